@@ -1,0 +1,71 @@
+#include "stats_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+const char *stats_dir_name(void)
+{
+    static char name[PATH_MAX];
+    const char *wanted = getenv("VMLANE_STATS_DIR");
+    if (wanted && wanted[0] != '\0')
+        snprintf(name, sizeof name, "%s", wanted);
+    else if (geteuid() == 0)
+        snprintf(name, sizeof name, "/dev/shm/vmlane");
+    else
+        snprintf(name, sizeof name, "/dev/shm/vmlane-%u", (unsigned)geteuid());
+    return name;
+}
+
+static int check_folder(int fd, const char *name, struct fault *fault)
+{
+    struct stat status;
+    if (fstat(fd, &status) != 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot look at stats folder \"%s\": %s", name,
+                         strerror(errno));
+    if (status.st_uid != geteuid() && status.st_uid != 0)
+        return fault_set(
+            fault, FAULT_REFUSED, EPERM,
+            "stats folder \"%s\" belongs to uid %u, wanted %u or root (set VMLANE_STATS_DIR to a "
+            "folder of your own)",
+            name, (unsigned)status.st_uid, (unsigned)geteuid());
+    if (status.st_mode & (S_IWGRP | S_IWOTH))
+        return fault_set(fault, FAULT_REFUSED, EPERM,
+                         "stats folder \"%s\" has mode %04o, which lets others write (chmod go-w \"%s\")",
+                         name, (unsigned)status.st_mode & 07777u, name);
+    return 0;
+}
+
+int stats_dir_open(bool create, struct fault *fault)
+{
+    const char *name = stats_dir_name();
+    if (create && mkdir(name, 0750) != 0 && errno != EEXIST)
+        return fault_set(
+            fault, FAULT_RUNTIME, errno,
+            "cannot make stats folder \"%s\": %s (set VMLANE_STATS_DIR to a folder you can write)", name,
+            strerror(errno));
+    int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 && errno == ENOENT)
+        return fault_set(
+            fault, FAULT_NOT_FOUND, ENOENT,
+            "no vmlane has run here: there is no stats folder \"%s\" (another user's is found with "
+            "VMLANE_STATS_DIR)",
+            name);
+    if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
+        return fault_set(fault, FAULT_REFUSED, errno, "stats folder \"%s\" is not a real folder (remove it)",
+                         name);
+    if (fd < 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot open stats folder \"%s\": %s", name,
+                         strerror(errno));
+    int err = check_folder(fd, name, fault);
+    if (err) {
+        close(fd);
+        return err;
+    }
+    return fd;
+}

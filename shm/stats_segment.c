@@ -1,0 +1,167 @@
+#include "stats_segment.h"
+
+#include "stats_dir.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+static struct flock byte_zero(short type)
+{
+    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
+}
+
+/* Field 22 of /proc/self/stat; the second field may hold spaces and parentheses, so count from its last ')'.
+ */
+static uint64_t own_start_ticks(void)
+{
+    char text[1024];
+    FILE *file = fopen("/proc/self/stat", "re");
+    if (!file)
+        return 0;
+    size_t length = fread(text, 1, sizeof text - 1, file);
+    fclose(file);
+    text[length] = '\0';
+    const char *at = strrchr(text, ')');
+    for (int field = 2; at && field < 22; field++)
+        at = strchr(at + 1, ' ');
+    return at ? strtoull(at + 1, NULL, 10) : 0;
+}
+
+static void read_boot_id(char *text, size_t bytes)
+{
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (!file || !fgets(text, (int)bytes, file))
+        text[0] = '\0';
+    if (file)
+        fclose(file);
+    text[strcspn(text, "\n")] = '\0';
+}
+
+static void fill_header(struct stats_header *header, enum stats_kind kind, uint64_t items, size_t bytes,
+                        const char *build)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_REALTIME, &now);
+    header->magic = STATS_MAGIC;
+    header->layout_version = STATS_LAYOUT_VERSION;
+    header->kind = kind;
+    header->layout_hash = stats_layout_hash();
+    header->total_bytes = bytes;
+    header->item_count = items;
+    header->pid = (uint32_t)getpid();
+    header->start_ticks = own_start_ticks();
+    header->started_unix_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
+    read_boot_id(header->boot_id, sizeof header->boot_id);
+    snprintf(header->build, sizeof header->build, "%s", build);
+}
+
+/* Opens, sizes, locks and maps the temporary file. */
+static int make_file(struct stats_segment *segment, gid_t group)
+{
+    segment->fd =
+        openat(segment->dir_fd, segment->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+    if (segment->fd < 0)
+        return -errno;
+    if (fchmod(segment->fd, 0640) != 0) /* whatever the umask says */
+        return -errno;
+    if (group != (gid_t)-1 && fchown(segment->fd, (uid_t)-1, group) != 0)
+        return -errno;
+    int err = posix_fallocate(segment->fd, 0, (off_t)segment->bytes);
+    if (err)
+        return -err;
+    struct flock lock = byte_zero(F_WRLCK);
+    if (fcntl(segment->fd, F_OFD_SETLK, &lock) != 0)
+        return -errno;
+    void *memory =
+        mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, segment->fd, 0);
+    if (memory == MAP_FAILED)
+        return -errno;
+    segment->memory = memory;
+    segment->header = memory;
+    return 0;
+}
+
+int stats_segment_create(struct stats_segment *segment, enum stats_kind kind, const char *file,
+                         uint64_t items, gid_t group, const char *build, struct fault *fault)
+{
+    size_t bytes = kind == STATS_KIND_LINK ? stats_link_bytes(items) : stats_process_bytes(items);
+    *segment = (struct stats_segment){.fd = -1, .dir_fd = stats_dir_open(true, fault), .bytes = bytes};
+    if (segment->dir_fd < 0)
+        return segment->dir_fd;
+    snprintf(segment->file, sizeof segment->file, "%s", file);
+    snprintf(segment->temporary, sizeof segment->temporary, ".%s.%ld.new", file, (long)getpid());
+    snprintf(segment->path, sizeof segment->path, "%s/%s", stats_dir_name(), file);
+    int err = make_file(segment, group);
+    if (err) {
+        stats_segment_retire(segment, false);
+        return fault_set(fault, FAULT_RUNTIME, -err, "cannot make stats segment \"%s\" of %zu bytes: %s%s",
+                         segment->path, bytes, strerror(-err),
+                         err == -ENOSPC ? " (the tmpfs is full: free some of it, or set VMLANE_STATS_DIR)"
+                                        : "");
+    }
+    fill_header(segment->header, kind, items, bytes, build);
+    return 0;
+}
+
+/* Whether the file of that name is held by a living owner. */
+static bool name_is_held(const struct stats_segment *segment)
+{
+    int fd = openat(segment->dir_fd, segment->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0)
+        return false;
+    struct flock lock = byte_zero(F_RDLCK);
+    bool held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    close(fd);
+    return held;
+}
+
+int stats_segment_publish(struct stats_segment *segment, struct fault *fault)
+{
+    shared_u32_store_release(&segment->header->ready,
+                             1); /* pairs with the reader's load in stats_view_open */
+    /* The folder's lock makes looking and renaming one step among processes that start at once. */
+    flock(segment->dir_fd, LOCK_EX);
+    int err = 0;
+    if (name_is_held(segment))
+        err = -EBUSY;
+    else if (renameat(segment->dir_fd, segment->temporary, segment->dir_fd, segment->file) != 0)
+        err = -errno;
+    flock(segment->dir_fd, LOCK_UN);
+    if (err == -EBUSY)
+        return fault_set(fault, FAULT_IN_USE, EBUSY,
+                         "\"%s\" is in use by a live vmlane (see 'vmlanectl list'; choose another name)",
+                         segment->path);
+    if (err)
+        return fault_set(fault, FAULT_RUNTIME, -err, "cannot publish stats segment \"%s\": %s", segment->path,
+                         strerror(-err));
+    segment->published = true;
+    return 0;
+}
+
+void stats_segment_beat(struct stats_segment *segment, uint64_t now_ns)
+{
+    shared_u64_store_relaxed(&segment->header->heartbeat_ns, now_ns);
+}
+
+void stats_segment_retire(struct stats_segment *segment, bool keep)
+{
+    if (segment->fd >= 0 && !segment->published)
+        unlinkat(segment->dir_fd, segment->temporary, 0);
+    else if (segment->published && !keep)
+        unlinkat(segment->dir_fd, segment->file, 0);
+    if (segment->memory)
+        munmap(segment->memory, segment->bytes);
+    if (segment->fd >= 0)
+        close(segment->fd);
+    if (segment->dir_fd >= 0)
+        close(segment->dir_fd);
+    *segment = (struct stats_segment){.fd = -1, .dir_fd = -1};
+}
