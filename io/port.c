@@ -1,0 +1,95 @@
+#include "port.h"
+
+#include "port_kinds.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+static const struct port_ops *const kinds[] = {
+    &port_unixgram_ops,
+    &port_fd_ops,
+    &port_tap_ops,
+};
+
+#define KIND_COUNT (sizeof kinds / sizeof kinds[0])
+
+static const struct port_ops *find_kind(const char *name)
+{
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        if (strcmp(kinds[i]->kind, name) == 0)
+            return kinds[i];
+    }
+    return NULL;
+}
+
+static int unknown_kind(const struct port_spec *spec, struct fault *fault)
+{
+    char names[256] = "";
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        size_t used = strlen(names);
+        snprintf(names + used, sizeof names - used, "%s%s", i ? ", " : "", kinds[i]->kind);
+    }
+    return fault_set(fault, FAULT_USAGE, EINVAL,
+                     "port \"%s\" has an unknown kind \"%s\" (this build has: %s)", spec->text, spec->kind,
+                     names);
+}
+
+int port_open(struct port *port, const char *text, struct fault *fault)
+{
+    memset(port, 0, sizeof *port);
+    int err = port_spec_parse(&port->spec, text, fault);
+    if (err)
+        return err;
+    const struct port_ops *ops = find_kind(port->spec.kind);
+    if (!ops)
+        return unknown_kind(&port->spec, fault);
+    err = port_spec_check_keys(&port->spec, ops->keys, fault);
+    if (err)
+        return err;
+    snprintf(port->facts.kind, sizeof port->facts.kind, "%s", ops->kind);
+    err = ops->open(port, fault);
+    if (err)
+        return err;
+    port->ops = ops;
+    return 0;
+}
+
+void port_close(struct port *port)
+{
+    if (port->ops)
+        port->ops->close(port);
+    port->ops = NULL;
+}
+
+const char *port_kinds_help(void)
+{
+    static char text[1024];
+    size_t used = 0;
+    for (size_t i = 0; i < KIND_COUNT && used < sizeof text; i++)
+        used += (size_t)snprintf(text + used, sizeof text - used, "  %-16s %s\n", kinds[i]->address_help,
+                                 kinds[i]->keys);
+    return text;
+}
+
+const char *port_state_name(enum port_state state)
+{
+    static const char *const name[] = {"waiting", "up", "down"};
+    return name[state];
+}
+
+const char *port_note_text(enum port_note note)
+{
+    static const char *const text[] = {
+        [PORT_NOTE_PEER_FOUND] = "peer found",
+        [PORT_NOTE_PEER_LOST] = "peer lost, waiting for the next",
+        [PORT_NOTE_PEER_UNNAMED] =
+            "peer has no address: its frames are taken, none can be sent to it (bind its socket)",
+        [PORT_NOTE_PEER_REFUSES] = "cannot connect to the peer",
+        [PORT_NOTE_NO_BATCH_CALL] = "no batch call here, sending one frame a call from now on",
+        [PORT_NOTE_RX_ERROR] = "receive failed",
+        [PORT_NOTE_TX_ERROR] = "transmit failed",
+        [PORT_NOTE_DEVICE_GONE] = "device is gone",
+    };
+    return text[note];
+}

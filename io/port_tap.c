@@ -1,0 +1,280 @@
+#include "port_kinds.h"
+
+#include "link_device.h"
+#include "rx_slots.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/if.h>
+#include <linux/if_tun.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#define TAP_MTU_DEFAULT 1500u
+#define TAP_TAGS_BYTES  8u /* two VLAN tags beside the Ethernet header */
+
+struct tap_queue {
+    int fd;
+    int tx_fd; /* a second descriptor of the same queue, so that a wait set can hold both */
+    struct rx_slots slots;
+};
+
+struct tap {
+    char name[IFNAMSIZ];
+    bool created; /* it was not there before, and goes when we close it */
+    struct link_device device;
+    uint64_t txqueuelen_before; /* to put back on a device that was there; 0: nothing to put back */
+    uint32_t queue_count;
+    struct tap_queue queue[];
+};
+
+static uint32_t tap_rx(struct port *port, uint32_t queue_index, struct arena *pool, struct frame_desc *out,
+                       uint32_t max_frames, uint64_t now_ns)
+{
+    (void)now_ns;
+    struct tap *own = port->own;
+    struct tap_queue *queue = &own->queue[queue_index];
+    struct rx_slots *slots = &queue->slots;
+    uint32_t descs = 0;
+    uint32_t armed = rx_slots_arm(slots, pool, max_frames);
+    for (uint32_t i = 0; i < armed; i++) {
+        uint32_t parts = rx_slots_parts(slots, i);
+        ssize_t bytes = parts == 1 ? read(queue->fd, slots->part[i][0].iov_base, slots->part[i][0].iov_len)
+                                   : readv(queue->fd, slots->part[i], (int)parts);
+        if (bytes < 0) {
+            /* EIO and EBADFD: the device is being removed; the writer sees it too, and says so */
+            if (errno != EAGAIN && errno != EINTR && port_state(port) == PORT_UP) {
+                shared_u32_store_relaxed(&port->state, PORT_DOWN);
+                port_note(port, PORT_NOTE_DEVICE_GONE, errno);
+            }
+            break;
+        }
+        /* A read of exactly the room may have lost a rest: the kernel does not say. */
+        uint32_t room = FRAME_CELL_ROOM_BYTES + (parts == 2 ? FRAME_LARGE_ROOM_BYTES : 0);
+        descs += rx_slots_take(slots, i, (uint32_t)bytes, (uint32_t)bytes == room, &out[descs]);
+    }
+    return descs;
+}
+
+/* One write a frame: a tap has no batch call. */
+static struct tx_result tap_tx(struct port *port, uint32_t queue_index, const struct tx_frame *frames,
+                               uint32_t count)
+{
+    struct tap *own = port->own;
+    int fd = own->queue[queue_index].fd;
+    for (uint32_t i = 0; i < count; i++) {
+        const struct iovec *part = frames[i].part;
+        ssize_t bytes = frames[i].part_count == 1 ? write(fd, part[0].iov_base, part[0].iov_len)
+                                                  : writev(fd, part, (int)frames[i].part_count);
+        if (bytes > 0)
+            continue;
+        if (i > 0)
+            return (struct tx_result){.status = TX_SENT, .accepted = i};
+        return tx_result_of(TX_PLATFORM_HERE, TX_CALL_TAP, bytes, errno, 1);
+    }
+    return (struct tx_result){.status = TX_SENT, .accepted = count};
+}
+
+static uint32_t tap_rx_armed(const struct port *port, uint32_t queue)
+{
+    return rx_slots_armed(&((const struct tap *)port->own)->queue[queue].slots);
+}
+
+static void tap_rx_disarm(struct port *port, uint32_t queue, struct arena *pool)
+{
+    rx_slots_disarm(&((struct tap *)port->own)->queue[queue].slots, pool);
+}
+
+static int tap_rx_fd(const struct port *port, uint32_t queue)
+{
+    return ((const struct tap *)port->own)->queue[queue].fd;
+}
+
+static int tap_tx_fd(const struct port *port, uint32_t queue)
+{
+    return ((const struct tap *)port->own)->queue[queue].tx_fd;
+}
+
+static bool tap_device_dropped(struct port *port, uint64_t *frames)
+{
+    struct tap *own = port->own;
+    struct link_device_stats stats;
+    if (link_device_read(&own->device, own->name, &stats) != 0)
+        return false;
+    *frames = stats.tx_dropped_frames;
+    return true;
+}
+
+static void tap_close(struct port *port)
+{
+    struct tap *own = port->own;
+    if (!own->created && own->txqueuelen_before > 0)
+        link_device_set_txqueuelen(&own->device, own->name, own->txqueuelen_before);
+    for (uint32_t i = 0; i < own->queue_count; i++) {
+        if (own->queue[i].tx_fd >= 0)
+            close(own->queue[i].tx_fd);
+        if (own->queue[i].fd >= 0)
+            close(own->queue[i].fd);
+    }
+    link_device_close(&own->device);
+    free(own);
+    port->own = NULL;
+}
+
+static int explain_attach(const struct port *port, const char *name, int error, struct fault *fault)
+{
+    if (error == EBUSY)
+        return fault_set(fault, FAULT_IN_USE, error,
+                         "cannot open tap \"%s\": %s (another process holds it; see 'ip -d link show %s')",
+                         name, strerror(error), name);
+    if (error == EPERM)
+        return fault_set(
+            fault, FAULT_RUNTIME, error,
+            "cannot open tap \"%s\": %s (run as root or with CAP_NET_ADMIN, or make the device for "
+            "your user: 'ip tuntap add dev %s mode tap user $USER')",
+            name, strerror(error), name);
+    if (error == EINVAL)
+        return fault_set(
+            fault, FAULT_RUNTIME, error,
+            "cannot open tap \"%s\": %s (a device of that name is no tap, or was made with another "
+            "number of queues; see 'ip -d link show %s')",
+            name, strerror(error), name);
+    return fault_set(fault, FAULT_RUNTIME, error, "cannot open tap \"%s\": %s", port->spec.address,
+                     strerror(error));
+}
+
+static int open_queue(const struct port *port, struct tap *own, struct tap_queue *queue, struct fault *fault)
+{
+    struct ifreq request = {.ifr_flags = IFF_TAP | IFF_NO_PI};
+    if (own->queue_count > 1)
+        request.ifr_flags |= IFF_MULTI_QUEUE;
+    memcpy(request.ifr_name, own->name, sizeof own->name);
+    queue->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    if (queue->fd < 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot open /dev/net/tun for tap \"%s\": %s%s",
+                         own->name, strerror(errno),
+                         errno == ENOENT ? " (load the tun module: 'modprobe tun')" : "");
+    if (ioctl(queue->fd, TUNSETIFF, &request) != 0)
+        return explain_attach(port, own->name, errno, fault);
+    /* The flags of whoever had a persistent device before stay on it: frames without checksums, up to 64 KiB.
+     */
+    if (ioctl(queue->fd, TUNSETOFFLOAD, 0) != 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot reset the offloads of tap \"%s\": %s",
+                         own->name, strerror(errno));
+    queue->tx_fd = dup(queue->fd);
+    if (queue->tx_fd < 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot duplicate the descriptor of tap \"%s\": %s",
+                         own->name, strerror(errno));
+    rx_slots_init(&queue->slots);
+    return 0;
+}
+
+static int configure(struct port *port, struct tap *own, struct fault *fault)
+{
+    uint64_t mtu = 0, txqueuelen = TAP_TXQUEUELEN;
+    uint8_t mac[6];
+    bool mac_given;
+    int err = port_spec_number(&port->spec, "mtu", 68, 65521, &mtu, fault);
+    if (!err)
+        err = port_spec_number(&port->spec, "txqueuelen", 1, 100000, &txqueuelen, fault);
+    if (!err)
+        err = port_spec_mac(&port->spec, "mac", mac, &mac_given, fault);
+    if (!err && mac_given)
+        err = link_device_set_mac(&own->device, own->name, mac, fault);
+    if (!err && mtu)
+        err = link_device_set_mtu(&own->device, own->name, (uint32_t)mtu, fault);
+    if (err)
+        return err;
+    struct link_device_stats before;
+    if (!own->created && !port_spec_value(&port->spec, "txqueuelen") &&
+        link_device_read(&own->device, own->name, &before) == 0)
+        own->txqueuelen_before = before.txqueuelen;
+    err = link_device_set_txqueuelen(&own->device, own->name, txqueuelen);
+    if (err && port_spec_value(&port->spec, "txqueuelen"))
+        return fault_set(fault, FAULT_RUNTIME, -err, "cannot set the queue length of tap \"%s\": %s",
+                         own->name, strerror(-err));
+    return own->created ? link_device_set_up(&own->device, own->name, fault) : 0;
+}
+
+static int read_facts(struct port *port, struct tap *own, struct fault *fault)
+{
+    struct link_device_stats stats;
+    int err = link_device_read(&own->device, own->name, &stats);
+    if (err)
+        return fault_set(fault, FAULT_RUNTIME, -err, "cannot read the properties of tap \"%s\": %s",
+                         own->name, strerror(-err));
+    snprintf(port->facts.mac, sizeof port->facts.mac, "%02x:%02x:%02x:%02x:%02x:%02x", stats.mac[0],
+             stats.mac[1], stats.mac[2], stats.mac[3], stats.mac[4], stats.mac[5]);
+    port->facts.mtu_bytes = stats.mtu_bytes ? stats.mtu_bytes : TAP_MTU_DEFAULT;
+    uint32_t longest = port->facts.mtu_bytes + PORT_FRAME_MIN_BYTES + TAP_TAGS_BYTES;
+    port->facts.max_frame_bytes = longest < PORT_FRAME_MAX_BYTES ? longest : PORT_FRAME_MAX_BYTES;
+    port->facts.queues = own->queue_count;
+    return 0;
+}
+
+/* In the network namespace where the device is to be. */
+static int open_inside(struct port *port, struct tap *own, struct fault *fault)
+{
+    int err = link_device_open(&own->device, fault);
+    if (err)
+        return err;
+    struct link_device_stats stats;
+    own->created = link_device_read(&own->device, own->name, &stats) == -ENODEV;
+    for (uint32_t i = 0; !err && i < own->queue_count; i++)
+        err = open_queue(port, own, &own->queue[i], fault);
+    if (!err)
+        err = configure(port, own, fault);
+    if (!err)
+        err = read_facts(port, own, fault);
+    return err;
+}
+
+static int tap_open(struct port *port, struct fault *fault)
+{
+    uint64_t queues = 1;
+    const char *name = port->spec.address;
+    if (name[0] == '\0' || strlen(name) >= IFNAMSIZ || strpbrk(name, "/ \t\n%"))
+        return fault_set(fault, FAULT_USAGE, EINVAL,
+                         "tap name \"%s\" is not an interface name: 1 to %d bytes, no space, slash or %%",
+                         name, IFNAMSIZ - 1);
+    int err = port_spec_number(&port->spec, "queues", 1, PORT_QUEUES_MAX, &queues, fault);
+    if (err)
+        return err;
+    struct tap *own = calloc(1, sizeof *own + queues * sizeof own->queue[0]);
+    if (!own)
+        return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for port \"%s\"", port->spec.text);
+    memcpy(own->name, name, strlen(name) + 1);
+    own->queue_count = (uint32_t)queues;
+    own->device.fd = own->device.netlink_fd = -1;
+    for (uint32_t i = 0; i < own->queue_count; i++)
+        own->queue[i].fd = own->queue[i].tx_fd = -1;
+    port->own = own;
+    int home = -1;
+    err = link_device_enter_netns(port_spec_value(&port->spec, "netns"), &home, fault);
+    if (!err)
+        err = open_inside(port, own, fault);
+    link_device_leave_netns(home);
+    if (err)
+        tap_close(port);
+    else
+        shared_u32_store_relaxed(&port->state, PORT_UP);
+    return err;
+}
+
+const struct port_ops port_tap_ops = {
+    .kind = "tap",
+    .address_help = "tap:NAME",
+    .keys = "mac mtu netns txqueuelen queues",
+    .open = tap_open,
+    .rx = tap_rx,
+    .tx = tap_tx,
+    .rx_armed = tap_rx_armed,
+    .rx_disarm = tap_rx_disarm,
+    .rx_fd = tap_rx_fd,
+    .tx_fd = tap_tx_fd,
+    .device_dropped = tap_device_dropped,
+    .close = tap_close,
+};
