@@ -1,0 +1,67 @@
+/* engine: the workers and the links of this process, and how links come and go while others run.
+ *
+ * All calls by the control thread. Adding a link publishes new sets of agents to the workers that its layout names
+ * (starting those that are not there yet). Removing one goes in steps that lose nothing on the way: its readers stop;
+ * after a grace period its writers drain the lanes for at most ENGINE_DRAIN_NS; its writers stop; after another
+ * grace period what is left is dropped and counted, and everything is freed. */
+#ifndef VMLANE_WORKERS_ENGINE_H
+#define VMLANE_WORKERS_ENGINE_H
+
+#include "../shm/stats_segment.h"
+#include "link.h"
+#include "worker.h"
+
+#include <limits.h>
+
+#define ENGINE_DRAIN_NS    (100 * NS_PER_MS)
+#define ENGINE_LINKS_MAX   256u
+#define ENGINE_WORKERS_MAX 64u
+#define ENGINE_BEAT_NS     STATS_HEARTBEAT_NS
+#define ENGINE_DEVICES_NS  NS_PER_S
+
+struct engine_config {
+    gid_t stats_group; /* (gid_t)-1: none */
+    const char *build;
+    char control[STATS_PATH_BYTES]; /* the control socket's path, shown in the segments */
+    bool keep_stats;
+};
+
+struct engine {
+    struct engine_config config;
+    struct stats_segment stats;
+    struct stats_process_segment *segment;
+    struct worker *worker[ENGINE_WORKERS_MAX];
+    uint32_t workers;
+    struct link *link[ENGINE_LINKS_MAX];
+    uint32_t links;
+    uint32_t links_ever; /* for taking cores in turn */
+    uint64_t next_devices_ns;
+};
+
+/* Makes and publishes the process's segment. Returns 0 or -errno with a fault. */
+int engine_open(struct engine *engine, const struct engine_config *config, struct fault *fault);
+
+/* Opens a link, starts its agents, publishes its segment. Returns 0, or -errno with a fault and nothing left
+ * behind. */
+int engine_add_link(struct engine *engine, const struct link_config *config, struct link **added,
+                    struct fault *fault);
+
+/* Removes a link as above. Returns the number of buffers lost: 0 unless there is a fault in vmlane. */
+uint32_t engine_remove_link(struct engine *engine, struct link *link);
+
+struct link *engine_find_link(const struct engine *engine, const char *name);
+
+/* Replaces a link's policy: in force at the next cycle of each worker; the old one is freed after a grace period.
+ * Returns 0 or -ENOMEM. */
+int engine_set_policy(struct engine *engine, struct link *link, const struct policy *policy);
+
+/* Heartbeats, states and device counters; call it every ENGINE_BEAT_NS. */
+void engine_beat(struct engine *engine, uint64_t now_ns);
+
+/* Takes the next event that a worker posted. Returns whether there was one. */
+bool engine_take_event(struct engine *engine, struct worker_event *event);
+
+/* Removes every link at once (one drain for all), ends the workers, retires the segments. Returns lost buffers. */
+uint32_t engine_close(struct engine *engine);
+
+#endif

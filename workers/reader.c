@@ -1,0 +1,255 @@
+#include "reader.h"
+
+#include "../io/frame_headers.h"
+
+/* A reader with buffers still out looks for them again after this long, so that the account is true at rest. */
+#define RECLAIM_NS (50 * NS_PER_MS)
+
+/* What one batch adds to the counters, in registers until it is done. */
+struct tally {
+    uint64_t rx_frames;
+    uint64_t rx_bytes;
+    uint64_t express_frames;
+    uint64_t express_bytes;
+    uint64_t bulk_frames;
+    uint64_t bulk_bytes;
+};
+
+int reader_open(struct reader *reader, struct port *port, uint32_t queue, uint32_t max_frame_bytes,
+                const struct path_memory *memory, struct stats_path_reader *stats, uint64_t hash_seed)
+{
+    *reader = (struct reader){.port = port,
+                              .queue = queue,
+                              .max_frame_bytes = max_frame_bytes,
+                              .hash_seed = hash_seed,
+                              .stats = stats};
+    int err = arena_open(&reader->arena, memory->arena, memory->arena_bytes, memory->cells, memory->larges);
+    if (!err)
+        err = spsc_consumer_attach(&reader->returns, memory->returns, memory->returns_bytes,
+                                   PATH_RETURN_ENTRIES, sizeof(struct return_entry));
+    if (!err)
+        err = spsc_producer_attach(&reader->bulk, memory->bulk, memory->bulk_bytes, PATH_BULK_ENTRIES,
+                                   sizeof(struct frame_desc));
+    if (!err)
+        err = spsc_producer_attach(&reader->express, memory->express, memory->express_bytes,
+                                   PATH_EXPRESS_ENTRIES, sizeof(struct express_desc));
+    if (err)
+        arena_close(&reader->arena);
+    shared_u64_store_relaxed(&stats->buffers_total, memory->cells + memory->larges);
+    return err;
+}
+
+static void show_buffers(const struct reader *reader)
+{
+    shared_u64_store_relaxed(&reader->stats->buffers_away, arena_away(&reader->arena));
+    shared_u64_store_relaxed(&reader->stats->buffers_armed,
+                             reader->port->ops->rx_armed(reader->port, reader->queue));
+    if (reader->arena.quarantined)
+        shared_u64_store_relaxed(&reader->stats->return_lies, 1);
+}
+
+void reader_close(struct reader *reader, uint32_t *lost)
+{
+    reader->port->ops->rx_disarm(reader->port, reader->queue, &reader->arena);
+    arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
+    show_buffers(reader);
+    *lost = arena_away(&reader->arena);
+    arena_close(&reader->arena);
+}
+
+/* Puts the buffers of a frame back that the writer never saw. */
+static void drop(struct reader *reader, const struct frame_desc *desc, uint32_t parts,
+                 enum path_counter cause)
+{
+    counter_add(&reader->stats->counters, cause, 1);
+    for (uint32_t i = 0; i < parts; i++)
+        arena_put(&reader->arena, desc[i].offset_lines);
+}
+
+/* Why a frame may not go on, or COUNTER_COUNT if it may. */
+static enum path_counter refuse(const struct reader *reader, const struct frame_desc *desc,
+                                uint32_t length_bytes)
+{
+    if (desc->length_flags & FRAME_FLAG_TRUNCATED)
+        return COUNTER_drop_truncated_frames;
+    if (length_bytes < PORT_FRAME_MIN_BYTES)
+        return COUNTER_drop_runt_frames;
+    if (length_bytes > reader->max_frame_bytes)
+        return COUNTER_drop_too_big_frames;
+    return COUNTER_COUNT;
+}
+
+/* Whether the writer is past everything earlier of a candidate's flow. The private copy of the writer's place
+ * answers most of the time; the shared word is looked at only if it says no. */
+static bool flow_is_clear(struct reader *reader, const struct flow_entry *entry, uint64_t fence)
+{
+    uint64_t done = reader->bulk.head_seen;
+    if (flow_passed(entry->last_bulk, done) && flow_passed(fence, done))
+        return true;
+    spsc_producer_refresh(&reader->bulk);
+    done = reader->bulk.head_seen;
+    return flow_passed(entry->last_bulk, done) && flow_passed(fence, done);
+}
+
+/* Whether the flow may have one more frame in the express lane. */
+static bool flow_has_room(struct reader *reader, const struct flow_entry *entry, uint64_t flow_max)
+{
+    if (flow_express_count(entry, reader->express.head_seen) < flow_max)
+        return true;
+    spsc_producer_refresh(&reader->express);
+    return flow_express_count(entry, reader->express.head_seen) < flow_max;
+}
+
+/* Whether a frame goes to the express lane; counts what kept a candidate from it. */
+static bool may_promote(struct reader *reader, const struct policy *policy,
+                        const struct frame_headers *headers)
+{
+    struct flow_entry *entry = flow_entry(&reader->flows, headers->flow_hash);
+    if (headers->class == FRAME_CLASS_BULK)
+        return false;
+    if (headers->class == FRAME_CLASS_CANDIDATE) {
+        bool overtakes = policy->ack == ACK_OVERTAKE && (headers->flags & FRAME_HEADERS_PURE_ACK);
+        if (!overtakes && !flow_is_clear(reader, entry, *flow_fence(&reader->flows, headers->pair_hash))) {
+            counter_add(&reader->stats->counters, COUNTER_promote_denied_order_frames, 1);
+            return false;
+        }
+    }
+    if (!flow_has_room(reader, entry, policy->express_flow_max) || spsc_reserve(&reader->express, 1) == 0) {
+        counter_add(&reader->stats->counters, COUNTER_promote_denied_full_frames, 1);
+        return false;
+    }
+    return true;
+}
+
+/* Order rule 1: bulk that arrived earlier is visible before an express frame is, and that is visible at once. */
+static void push_express(struct reader *reader, const struct frame_desc *desc, struct tally *tally)
+{
+    if (reader->bulk_hidden) {
+        spsc_publish(&reader->bulk);
+        reader->bulk_hidden = false;
+    }
+    struct express_desc *slot = spsc_express_slot(&reader->express, 0);
+    slot->frame = *desc;
+    slot->stamp = reader->bulk.tail; /* order rule 3 */
+    slot->sequence = reader->express.tail;
+    spsc_commit(&reader->express, 1);
+    flow_express_add(flow_entry(&reader->flows, desc->flow_hash), reader->express.head_seen,
+                     reader->express.tail);
+    tally->express_frames++;
+    tally->express_bytes += frame_desc_length_bytes(desc);
+}
+
+static void push_bulk(struct reader *reader, const struct frame_desc *desc, uint32_t parts,
+                      uint32_t length_bytes, const struct frame_headers *headers, struct tally *tally)
+{
+    if (spsc_reserve(&reader->bulk, parts) < parts) {
+        drop(reader, desc, parts, COUNTER_drop_lane_full_frames);
+        return;
+    }
+    for (uint32_t i = 0; i < parts; i++)
+        *spsc_frame_slot(&reader->bulk, i) = desc[i];
+    spsc_advance(&reader->bulk, parts);
+    reader->bulk_hidden = true;
+    flow_entry(&reader->flows, headers->flow_hash)->last_bulk = reader->bulk.tail;
+    if (headers->flags & FRAME_HEADERS_FENCE)
+        *flow_fence(&reader->flows, headers->pair_hash) = reader->bulk.tail;
+    tally->bulk_frames++;
+    tally->bulk_bytes += length_bytes;
+}
+
+/* Reads the headers of every frame of a batch. `headers` has one entry a descriptor. */
+static void classify(const struct reader *reader, const struct policy *policy, struct frame_desc *desc,
+                     uint32_t count, uint64_t now_ns, struct frame_headers *headers)
+{
+    uint32_t rx_time = frame_rx_time(now_ns);
+    uint32_t express_max = (uint32_t)policy->express_max;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t in_first = frame_desc_length_bytes(&desc[i]);
+        uint32_t more = desc[i].length_flags & FRAME_FLAG_MORE ? 1 : 0;
+        uint32_t length_bytes = in_first + (more ? frame_desc_length_bytes(&desc[i + 1]) : 0);
+        const uint8_t *frame = arena_frame(reader->arena.base, desc[i].offset_lines);
+        frame_headers_parse(frame, in_first, length_bytes, express_max, reader->hash_seed, &headers[i]);
+        desc[i].rx_time = rx_time;
+        desc[i].flow_hash = headers[i].flow_hash;
+        i += more;
+    }
+}
+
+static void push_batch(struct reader *reader, const struct policy *policy, const struct frame_desc *desc,
+                       uint32_t count, const struct frame_headers *headers, struct tally *tally)
+{
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t parts = desc[i].length_flags & FRAME_FLAG_MORE ? 2 : 1;
+        uint32_t length_bytes = frame_desc_length_bytes(&desc[i]);
+        if (parts == 2)
+            length_bytes += frame_desc_length_bytes(&desc[i + 1]);
+        tally->rx_frames++;
+        tally->rx_bytes += length_bytes;
+        enum path_counter cause = refuse(reader, &desc[i], length_bytes);
+        if (cause != COUNTER_COUNT)
+            drop(reader, &desc[i], parts, cause);
+        else if (parts == 1 && may_promote(reader, policy, &headers[i]))
+            push_express(reader, &desc[i], tally);
+        else
+            push_bulk(reader, &desc[i], parts, length_bytes, &headers[i], tally);
+        i += parts - 1;
+    }
+    if (reader->bulk_hidden) {
+        spsc_publish(&reader->bulk);
+        reader->bulk_hidden = false;
+    }
+}
+
+static void count_batch(const struct reader *reader, const struct tally *tally)
+{
+    struct counter_group *counters = &reader->stats->counters;
+    counter_add(counters, COUNTER_rx_calls, 1);
+    counter_add(counters, COUNTER_rx_frames, tally->rx_frames);
+    counter_add(counters, COUNTER_rx_bytes, tally->rx_bytes);
+    counter_add(counters, COUNTER_express_frames, tally->express_frames);
+    counter_add(counters, COUNTER_bulk_frames, tally->bulk_frames);
+    shared_u64_add(&reader->stats->lane_in_bytes[0], tally->express_bytes);
+    shared_u64_add(&reader->stats->lane_in_bytes[1], tally->bulk_bytes);
+}
+
+/* Receives and pushes one batch. Returns its frames. */
+static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
+{
+    struct frame_desc desc[PORT_RX_DESCS_MAX];
+    struct frame_headers headers[PORT_RX_DESCS_MAX];
+    struct regime_meter *meter = step->meter;
+    uint32_t count = reader->port->ops->rx(reader->port, reader->queue, &reader->arena, desc,
+                                           PORT_RX_FRAMES_MAX, meter->now_ns);
+    if (count == 0)
+        return 0;
+    regime_mark(meter, REGIME_receive);
+    int sampled = regime_samples(&meter->classify_turn);
+    classify(reader, step->policy, desc, count, meter->now_ns, headers);
+    uint64_t classify_ns = sampled ? regime_mark_first(meter, REGIME_classify) : 0;
+    struct tally tally = {0};
+    push_batch(reader, step->policy, desc, count, headers, &tally);
+    count_batch(reader, &tally);
+    if (reader->writer_bell && tally.express_frames + tally.bulk_frames > 0)
+        *step->wakes_sent += (uint64_t)doorbell_ring(reader->writer_bell);
+    regime_mark_second(meter, REGIME_classify, REGIME_lanes, classify_ns, &meter->classify_share);
+    return (uint32_t)tally.rx_frames;
+}
+
+struct agent_report reader_step(struct reader *reader, const struct agent_step *step)
+{
+    struct agent_report report = {.deadline_ns = NEVER_NS};
+    uint32_t reclaimed = arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
+    report.frames = move_batch(reader, step);
+    if (report.frames == 0 && (reclaimed > 0 || !reader->shown)) {
+        show_buffers(reader);
+        reader->shown = true;
+    }
+    if (reader->port->ops->tick) {
+        if (step->meter->now_ns >= reader->next_tick_ns)
+            reader->next_tick_ns = reader->port->ops->tick(reader->port, reader->queue, step->meter->now_ns);
+        report.deadline_ns = reader->next_tick_ns;
+    }
+    if (arena_away(&reader->arena) > shared_u64_load_relaxed(&reader->stats->buffers_armed))
+        report.deadline_ns = earlier_ns(report.deadline_ns, step->meter->now_ns + RECLAIM_NS);
+    return report;
+}

@@ -1,0 +1,33 @@
+/* wait_set: what a worker sleeps on: descriptors and a time.
+ *
+ * Readable descriptors are watched by edge: a worker sleeps only after every reader found its port empty, so the next
+ * arrival is an edge, and a descriptor in error does not keep the worker awake. Writable ones are watched only for
+ * one sleep, when asked. Times are nanoseconds; the system's own timer slack is reduced by thread_setup.
+ *
+ * Waiting by the worker; adding and removing by the control thread, at any time. */
+#ifndef VMLANE_WORKERS_WAIT_SET_H
+#define VMLANE_WORKERS_WAIT_SET_H
+
+#include <stdint.h>
+
+#define WAIT_SET_EVENTS_MAX 64
+
+struct wait_set {
+    int fd;
+};
+
+/* Each returns 0 or -errno. */
+int wait_set_open(struct wait_set *set);
+void wait_set_close(struct wait_set *set);
+int wait_set_add_readable(const struct wait_set *set, int fd);
+int wait_set_add_writable(const struct wait_set *set, int fd);
+void wait_set_remove(const struct wait_set *set, int fd);
+
+/* Watches a descriptor that was added as writable for the next sleep. */
+void wait_set_watch_writable(const struct wait_set *set, int fd);
+
+/* Sleeps at most `timeout_ns` (UINT64_MAX: without end). Returns how many descriptors woke it and writes them to
+ * `fds`. */
+int wait_set_wait(const struct wait_set *set, uint64_t timeout_ns, int fds[WAIT_SET_EVENTS_MAX]);
+
+#endif

@@ -1,0 +1,234 @@
+#include "worker.h"
+
+#include "rcu.h"
+#include "thread.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+char rcu_grace_token;
+
+static _Thread_local struct worker *current;
+
+/* What one cycle found. */
+struct cycle {
+    uint32_t frames;
+    uint64_t deadline_ns;
+    uint64_t idle; /* the most eager strategy among the links served */
+    bool wants_writable;
+};
+
+/* The loop's own state; on the worker's stack. */
+struct loop {
+    struct worker *worker;
+    struct regime_meter meter;
+    uint64_t wakes_sent;
+    uint64_t idle_since_ns; /* the first cycle that moved nothing since the last one that did */
+    bool busy;              /* the last cycle moved something */
+    const uint64_t *allocated_bytes;
+};
+
+static struct agent_report step_agent(struct loop *loop, const struct agent *agent,
+                                      const struct policy *policy)
+{
+    struct agent_step step = {.meter = &loop->meter, .policy = policy, .wakes_sent = &loop->wakes_sent};
+    return agent->reader ? reader_step(agent->reader, &step) : writer_step(agent->writer, &step);
+}
+
+static struct cycle run_cycle(struct loop *loop)
+{
+    struct cycle cycle = {.deadline_ns = NEVER_NS, .idle = IDLE_PARK};
+    regime_mark(&loop->meter, loop->busy ? REGIME_other : REGIME_wait);
+    uint64_t start_ns = loop->meter.now_ns;
+    const struct agent_set *agents = RCU_READ(&loop->worker->agents);
+    for (uint32_t i = 0; i < agents->count; i++) {
+        const struct policy *policy = RCU_READ(agents->agent[i].policy);
+        struct agent_report report = step_agent(loop, &agents->agent[i], policy);
+        cycle.frames += report.frames;
+        cycle.deadline_ns = earlier_ns(cycle.deadline_ns, report.deadline_ns);
+        cycle.wants_writable |= report.wants_writable;
+        if (policy->idle < cycle.idle)
+            cycle.idle = policy->idle;
+    }
+    tsan_release(&rcu_grace_token); /* pairs with workers_grace_period */
+    rcu_quiescent_state();
+    loop->busy = cycle.frames > 0;
+    if (!loop->busy)
+        return cycle;
+    loop->idle_since_ns = loop->meter.now_ns;
+    uint64_t took_ns = loop->meter.now_ns - start_ns;
+    if (took_ns > shared_u64_load_relaxed(&loop->worker->stats->duty_cycle_max_ns))
+        shared_u64_store_relaxed(&loop->worker->stats->duty_cycle_max_ns, took_ns);
+    return cycle;
+}
+
+/* Watches the descriptors of writers whose refusal they may end. */
+static void watch_writables(const struct worker *worker)
+{
+    const struct agent_set *agents = RCU_READ(&worker->agents);
+    for (uint32_t i = 0; i < agents->count; i++) {
+        const struct writer *writer = agents->agent[i].writer;
+        if (writer && ((writer->bulk.budget.open && writer->bulk.refused_by_fd) ||
+                       (writer->express.budget.open && writer->express.refused_by_fd)))
+            wait_set_watch_writable(&worker->waits, writer->port->ops->tx_fd(writer->port, writer->queue));
+    }
+}
+
+/* Tells the writers whose descriptor woke us. Descriptors are looked up in the set of now: what woke us may belong
+ * to a link that was removed meanwhile. */
+static void tell_writers(const struct worker *worker, const int *fds, int count)
+{
+    const struct agent_set *agents = RCU_READ(&worker->agents);
+    for (uint32_t i = 0; i < agents->count; i++) {
+        struct writer *writer = agents->agent[i].writer;
+        if (!writer)
+            continue;
+        int fd = writer->port->ops->tx_fd(writer->port, writer->queue);
+        for (int k = 0; k < count; k++)
+            writer->writable |= fds[k] == fd;
+    }
+}
+
+static void sleep_until(struct loop *loop, uint64_t deadline_ns)
+{
+    struct worker *worker = loop->worker;
+    int fds[WAIT_SET_EVENTS_MAX];
+    uint64_t now_ns = loop->meter.now_ns;
+    uint64_t timeout_ns = deadline_ns == NEVER_NS ? NEVER_NS
+                          : deadline_ns > now_ns  ? deadline_ns - now_ns
+                                                  : 0;
+    shared_u64_add(&worker->stats->parks, 1);
+    tsan_release(&rcu_grace_token); /* pairs with workers_grace_period */
+    rcu_thread_offline();
+    int count = wait_set_wait(&worker->waits, timeout_ns, fds);
+    rcu_thread_online();
+    regime_mark(&loop->meter, REGIME_park);
+    tell_writers(worker, fds, count);
+    bool rung = false;
+    for (int i = 0; i < count; i++)
+        rung |= fds[i] == worker->bell.event_fd;
+    if (rung)
+        doorbell_disarm(&worker->bell);
+}
+
+/* Flag, fence (doorbell_arm), look again at everything (a whole cycle), sleep only if there is nothing. */
+static void park(struct loop *loop)
+{
+    struct worker *worker = loop->worker;
+    doorbell_arm(&worker->bell);
+    struct cycle again = run_cycle(loop);
+    if (again.frames == 0 && shared_u32_load_relaxed(&worker->stop) == 0) {
+        if (again.wants_writable)
+            watch_writables(worker);
+        sleep_until(loop, again.deadline_ns);
+    }
+    doorbell_lower(&worker->bell);
+}
+
+static void idle(struct loop *loop, const struct cycle *cycle)
+{
+    uint64_t idle_ns = loop->meter.now_ns - loop->idle_since_ns;
+    if (cycle->idle == IDLE_SPIN || (cycle->idle == IDLE_BACKOFF && idle_ns < WORKER_SPIN_NS))
+        cpu_relax();
+    else if (cycle->idle == IDLE_BACKOFF && idle_ns < WORKER_YIELD_NS)
+        sched_yield();
+    else
+        park(loop);
+}
+
+static void show(struct loop *loop)
+{
+    struct stats_worker *stats = loop->worker->stats;
+    shared_u64_add(&stats->duty_cycles, 1);
+    shared_u64_store_relaxed(&stats->heartbeat_ns, loop->meter.now_ns);
+    shared_u64_store_relaxed(&stats->wakes_sent, loop->wakes_sent);
+    if (loop->allocated_bytes)
+        shared_u64_store_relaxed(&stats->allocated_bytes, *loop->allocated_bytes);
+}
+
+static void *worker_main(void *argument)
+{
+    struct worker *worker = argument;
+    struct loop loop = {.worker = worker, .meter = {.time_ns = worker->stats->time_ns}};
+    thread_setup(worker->stats->name);
+    worker->stats->thread_id = thread_id();
+    current = worker;
+    loop.allocated_bytes = thread_allocated_bytes();
+    rcu_register_thread();
+    loop.meter.now_ns = loop.idle_since_ns = clock_now_ns();
+    while (shared_u32_load_acquire(&worker->stop) == 0) { /* pairs with worker_stop */
+        struct cycle cycle = run_cycle(&loop);
+        if (cycle.frames == 0)
+            idle(&loop, &cycle);
+        show(&loop);
+    }
+    tsan_release(&rcu_grace_token);
+    rcu_unregister_thread();
+    return NULL;
+}
+
+int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stats_worker *stats,
+                 struct fault *fault)
+{
+    *worker =
+        (struct worker){.cpu = cpu, .index = index, .stats = stats, .waits = {-1}, .bell = {.event_fd = -1}};
+    snprintf(stats->name, sizeof stats->name, cpu >= 0 ? "vml-cpu%d" : "vml-any%d",
+             cpu >= 0 ? cpu : -1 - cpu);
+    stats->cpu = cpu >= 0 ? cpu : -1;
+    worker->agents = calloc(1, sizeof *worker->agents);
+    worker->events = events_create();
+    int err = worker->agents && worker->events ? 0 : -ENOMEM;
+    if (!err)
+        err = doorbell_open(&worker->bell, &worker->waiting);
+    if (!err)
+        err = wait_set_open(&worker->waits);
+    if (!err)
+        err = wait_set_add_readable(&worker->waits, worker->bell.event_fd);
+    if (err)
+        fault_set(fault, FAULT_RUNTIME, -err, "cannot set up a worker: %s", strerror(-err));
+    else
+        err = thread_start(&worker->thread, cpu >= 0 ? cpu : -1, worker_main, worker, fault);
+    if (err) {
+        stats->name[0] = '\0';
+        wait_set_close(&worker->waits);
+        doorbell_close(&worker->bell);
+        events_destroy(worker->events);
+        free(worker->agents);
+    }
+    return err;
+}
+
+struct agent_set *worker_publish(struct worker *worker, struct agent_set *agents)
+{
+    struct agent_set *old = worker->agents;
+    RCU_PUBLISH(&worker->agents, agents);
+    doorbell_wake(&worker->bell);
+    return old;
+}
+
+void worker_stop(struct worker *worker)
+{
+    shared_u32_store_release(&worker->stop, 1); /* pairs with the loop's load */
+    doorbell_wake(&worker->bell);
+    pthread_join(worker->thread, NULL);
+    worker->stats->name[0] = '\0';
+    wait_set_close(&worker->waits);
+    doorbell_close(&worker->bell);
+    events_destroy(worker->events);
+    free(worker->agents);
+}
+
+void worker_post_event(const struct worker_event *event)
+{
+    if (current)
+        events_post(current->events, event);
+}
+
+void workers_grace_period(void)
+{
+    synchronize_rcu();
+    tsan_acquire(&rcu_grace_token); /* pairs with every worker's release */
+}
