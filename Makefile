@@ -1,0 +1,85 @@
+# vmlane: the wire between a virtual machine and its host's network.
+#
+#   make            build/vmlane, build/vmlanectl
+#   make demo       a real guest through vmlane, with live counters and a summary
+#   make check      every test that needs no virtual machine
+#   make check-vm check-san check-fuzz check-mutants check-arm64   the slower suites
+#   make perf       build the benchmarks (build/perf/*)
+#   make deps       install what is missing (apt; the targets above do it by themselves)
+#   make format     clang-format in place
+#
+# Variables: CC, CFLAGS, SAN=address|thread, BUILD (build).
+
+.DEFAULT_GOAL := all
+
+BUILD   ?= build
+CC      ?= cc
+CFLAGS  ?= -O2 -g
+SAN     ?=
+
+VERSION := 0.1.0
+COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
+
+include tests/deps.mk
+
+# Frame pointers stay, so that perf sees whole call graphs.
+BASE_FLAGS = -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
+             -fno-omit-frame-pointer -pthread -MMD -MP $(DEPS_CFLAGS)
+LIBS       = -lurcu-qsbr -lmnl -ljansson
+ifeq ($(SAN),)
+LIBS += -ljemalloc
+else
+# Another allocator would blind the sanitizer; gcc warns of fences that it cannot model (ring/shared_word.h).
+BASE_FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all
+ifeq ($(SAN),thread)
+ifneq ($(findstring gcc,$(shell $(CC) --version | head -1)),)
+BASE_FLAGS += -Wno-tsan
+endif
+endif
+endif
+
+ENGINE_SRC = $(wildcard ring/*.c shm/*.c io/*.c workers/*.c)
+CTL_PROGRAMS = ctl/vmlane.c ctl/vmlanectl.c
+CTL_SRC    = $(filter-out $(CTL_PROGRAMS),$(wildcard ctl/*.c))
+ENGINE_OBJ = $(ENGINE_SRC:%.c=$(BUILD)/obj/%.o)
+CTL_OBJ    = $(CTL_SRC:%.c=$(BUILD)/obj/%.o)
+
+.PHONY: all deps clean format
+all: $(BUILD)/vmlane $(BUILD)/vmlanectl
+
+$(BUILD)/obj/%.o: %.c | deps
+	@mkdir -p $(@D)
+	$(CC) $(BASE_FLAGS) $(CFLAGS) -c $< -o $@
+
+# The commit's name is in one object only, made anew when it changes.
+$(BUILD)/build-name: FORCE
+	@mkdir -p $(@D)
+	@echo '$(VERSION) $(COMMIT)' | cmp -s - $@ || echo '$(VERSION) $(COMMIT)' > $@
+.PHONY: FORCE
+$(BUILD)/obj/ctl/build.o: $(BUILD)/build-name
+$(BUILD)/obj/ctl/build.o: BASE_FLAGS += -DVMLANE_BUILD='"$(VERSION) $(COMMIT)"'
+
+$(BUILD)/lib/engine.a: $(ENGINE_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/lib/ctl.a: $(CTL_OBJ)
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(AR) rcs $@ $^
+
+$(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
+	$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+clean:
+	rm -rf $(BUILD)
+
+C_FILES = $(shell git ls-files --cached --others --exclude-standard '*.c' '*.h' '*.cc' 2>/dev/null)
+format: | deps
+	clang-format -i $(C_FILES)
+
+include tests/tests.mk
+include perf/perf.mk
+
+-include $(ENGINE_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(BUILD)/obj/ctl/vmlane.d $(BUILD)/obj/ctl/vmlanectl.d

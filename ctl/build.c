@@ -1,0 +1,3 @@
+#include "build.h"
+
+const char vmlane_build[] = VMLANE_BUILD;

@@ -1,0 +1,68 @@
+#include "event_log.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+static enum log_level level_of(const struct worker_event *event)
+{
+    if (event->error == ENOBUFS || event->error == EAGAIN)
+        return LOG_LEVEL_DEBUG;
+    if (event->note == PORT_NOTE_PEER_FOUND || event->note == PORT_NOTE_PEER_LOST)
+        return LOG_LEVEL_INFO;
+    return LOG_LEVEL_WARN;
+}
+
+static void write_line(const struct event_kind *kind, uint64_t times)
+{
+    const struct worker_event *event = &kind->event;
+    char repeated[48] = "";
+    if (times > 1)
+        snprintf(repeated, sizeof repeated, " (%" PRIu64 " times)", times);
+    log_line(level_of(event), kind->link_name, "port %c: %s%s%s%s", 'a' + (int)event->port,
+             port_note_text(event->note), event->error ? ": " : "",
+             event->error ? strerror(event->error) : "", repeated);
+}
+
+static bool same_kind(const struct worker_event *a, const struct worker_event *b)
+{
+    return a->link == b->link && a->port == b->port && a->note == b->note && a->error == b->error;
+}
+
+static void take(struct event_log *log, const struct worker_event *event, uint64_t now_ns)
+{
+    struct event_kind *unused = NULL;
+    for (uint32_t i = 0; i < EVENT_LOG_KINDS; i++) {
+        struct event_kind *kind = &log->kind[i];
+        if (kind->quiet_until_ns == 0) {
+            unused = kind;
+        } else if (same_kind(&kind->event, event)) {
+            kind->held_back++;
+            return;
+        }
+    }
+    struct event_kind once = {.event = *event, .quiet_until_ns = now_ns + NS_PER_S};
+    snprintf(once.link_name, sizeof once.link_name, "%s", event->link->config.name);
+    write_line(&once, 1);
+    if (unused)
+        *unused = once;
+}
+
+void event_log_take(struct event_log *log, struct engine *engine, uint64_t now_ns)
+{
+    struct worker_event event;
+    while (engine_take_event(engine, &event))
+        take(log, &event, now_ns);
+    for (uint32_t i = 0; i < EVENT_LOG_KINDS; i++) {
+        struct event_kind *kind = &log->kind[i];
+        if (kind->quiet_until_ns == 0 || now_ns < kind->quiet_until_ns)
+            continue;
+        if (kind->held_back > 0)
+            write_line(kind, kind->held_back);
+        kind->quiet_until_ns = kind->held_back > 0 ? now_ns + NS_PER_S : 0;
+        kind->held_back = 0;
+    }
+}

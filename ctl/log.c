@@ -1,0 +1,30 @@
+#include "log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static enum log_level highest = LOG_LEVEL_INFO;
+
+void log_set_level(enum log_level level)
+{
+    highest = level;
+}
+
+void log_line(enum log_level level, const char *unit, const char *format, ...)
+{
+    static const char *const name[] = {"error", "warn", "info", "debug"};
+    static const char *const colour[] = {"\033[31m", "\033[33m", "", "\033[2m"};
+    if (level > highest)
+        return;
+    const char *no_color = getenv("NO_COLOR");
+    int coloured = isatty(STDERR_FILENO) && !(no_color && no_color[0] != '\0') && colour[level][0] != '\0';
+    char text[1024];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    fprintf(stderr, "%s%s%s %s: %s\n", coloured ? colour[level] : "", name[level], coloured ? "\033[0m" : "",
+            unit, text);
+}

@@ -1,0 +1,197 @@
+#include "vmlane_run.h"
+
+#include "../workers/thread.h"
+#include "build.h"
+#include "control_server.h"
+#include "event_log.h"
+#include "runtime_dir.h"
+#include "vmlane_options.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+struct program {
+    struct vmlane_options options;
+    struct engine engine;
+    struct control_server control;
+    struct event_log events;
+    int signals; /* a signalfd of SIGTERM and SIGINT */
+};
+
+static json_t *words(const char *text)
+{
+    json_t *list = json_array();
+    while (*text != '\0') {
+        size_t length = strcspn(text, " ");
+        json_array_append_new(list, json_stringn(text, length));
+        text += length;
+        text += *text == ' ';
+    }
+    return list;
+}
+
+static json_t *port_json(const struct port *port)
+{
+    const struct port_facts *facts = &port->facts;
+    return json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:o}", "spec", port->spec.text, "kind", facts->kind, "mac",
+                     facts->mac[0] ? json_string(facts->mac) : json_null(), "mtu",
+                     facts->mtu_bytes ? json_integer(facts->mtu_bytes) : json_null(), "max_frame_bytes",
+                     (json_int_t)facts->max_frame_bytes, "queues", (json_int_t)facts->queues, "offload",
+                     words(facts->offload));
+}
+
+static int say_ready(const struct link *link, const char *control)
+{
+    uint64_t arena_bytes = 0;
+    for (uint32_t i = 0; i < link->paths; i++)
+        arena_bytes += link->path[i].memory.arena_bytes;
+    json_t *line =
+        json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:o,s:o}", "event", "ready", "link", link->config.name, "pid",
+                  (json_int_t)getpid(), "stats", link->stats.path, "control", control, "arena_bytes",
+                  (json_int_t)arena_bytes, "a", port_json(&link->port[0]), "b", port_json(&link->port[1]));
+    char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
+    int put = text ? printf("%s\n", text) : -1;
+    free(text);
+    json_decref(line);
+    return put < 0 || fflush(stdout) != 0 ? -EIO : 0;
+}
+
+/* Signals are blocked before any thread starts, so that only the control thread hears them. */
+static int open_signals(struct program *program, struct fault *fault)
+{
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGINT);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    signal(SIGPIPE, SIG_IGN);
+    program->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (program->signals < 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot listen for signals: %s", strerror(errno));
+    return 0;
+}
+
+/* The control thread keeps off the links' cores where others are left. */
+static void leave_cores(const struct vmlane_options *options)
+{
+    struct cpu_list taken = {0};
+    for (uint32_t i = 0; i < options->links; i++) {
+        const struct cpu_list *cpus = &options->link[i].cpus;
+        for (uint32_t k = 0; k < cpus->count && taken.count < LAYOUT_CPUS_MAX; k++)
+            taken.cpu[taken.count++] = cpus->cpu[k];
+    }
+    thread_avoid(&taken);
+}
+
+static int open_all(struct program *program, struct fault *fault)
+{
+    struct engine_config config = {.stats_group = program->options.stats_group,
+                                   .build = vmlane_build,
+                                   .keep_stats = program->options.keep_stats};
+    int err = open_signals(program, fault);
+    if (err)
+        return err;
+    const char *folder = runtime_dir_prepare(fault);
+    if (!folder)
+        return -EACCES;
+    int length = snprintf(config.control, sizeof config.control, "%s/%ld.control", folder, (long)getpid());
+    if (length < 0 || (size_t)length >= sizeof config.control)
+        return fault_set(fault, FAULT_USAGE, ENAMETOOLONG, "runtime folder \"%s\" has too long a name",
+                         folder);
+    err = control_server_open(&program->control, config.control, &program->engine, fault);
+    if (err)
+        return err;
+    err = engine_open(&program->engine, &config, fault);
+    if (err)
+        control_server_close(&program->control);
+    return err;
+}
+
+static int add_links(struct program *program, struct fault *fault)
+{
+    for (uint32_t i = 0; i < program->options.links; i++) {
+        struct link *link;
+        int err = engine_add_link(&program->engine, &program->options.link[i], &link, fault);
+        if (err)
+            return err;
+        if (say_ready(link, program->engine.config.control) != 0)
+            return fault_set(fault, FAULT_RUNTIME, EIO, "cannot write the ready line to stdout: %s",
+                             strerror(errno));
+    }
+    return 0;
+}
+
+/* Until a signal says to end. Workers need nothing of this loop: it may be late without harm. */
+static void serve(struct program *program)
+{
+    uint64_t next_beat_ns = clock_now_ns();
+    for (;;) {
+        struct pollfd polls[2 + CONTROL_CLIENTS_MAX] = {{.fd = program->signals, .events = POLLIN}};
+        int count = 1 + control_server_polls(&program->control, &polls[1]);
+        uint64_t now_ns = clock_now_ns();
+        uint64_t wait_ns = next_beat_ns > now_ns ? next_beat_ns - now_ns : 0;
+        poll(polls, (nfds_t)count, (int)(wait_ns / NS_PER_MS));
+        if (polls[0].revents)
+            return;
+        now_ns = clock_now_ns();
+        control_server_serve(&program->control, now_ns);
+        if (now_ns < next_beat_ns)
+            continue;
+        next_beat_ns = now_ns + ENGINE_BEAT_NS;
+        engine_beat(&program->engine, now_ns);
+        event_log_take(&program->events, &program->engine, now_ns);
+    }
+}
+
+static int fail(const struct fault *fault)
+{
+    log_line(LOG_LEVEL_ERROR, "vmlane", "%s", fault->text);
+    return fault->kind;
+}
+
+static int run(struct program *program)
+{
+    struct fault fault;
+    leave_cores(&program->options);
+    if (open_all(program, &fault) != 0)
+        return fail(&fault);
+    int status = 0;
+    if (add_links(program, &fault) != 0)
+        status = fail(&fault);
+    else
+        serve(program);
+    event_log_take(&program->events, &program->engine, clock_now_ns());
+    control_server_close(&program->control);
+    uint32_t lost = engine_close(&program->engine);
+    if (lost > 0)
+        log_line(LOG_LEVEL_ERROR, "vmlane",
+                 "%u frame buffers were lost: this is a fault in vmlane, please report it", lost);
+    close(program->signals);
+    return status;
+}
+
+int vmlane_run(int argc, char **argv)
+{
+    struct fault fault;
+    struct program *program = calloc(1, sizeof *program);
+    if (!program)
+        return FAULT_RUNTIME;
+    int status = 0;
+    if (vmlane_options_parse(&program->options, argc, argv, &fault) != 0)
+        status = fail(&fault);
+    else if (program->options.help)
+        vmlane_options_help();
+    else {
+        log_set_level(program->options.log_level);
+        status = run(program);
+    }
+    vmlane_options_free(&program->options);
+    free(program);
+    return status;
+}

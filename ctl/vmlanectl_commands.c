@@ -1,0 +1,156 @@
+#include "build.h"
+#include "vmlanectl.h"
+
+#include <string.h>
+
+static const struct vmlanectl_command commands[] = {
+    {.name = "list",
+     .operands = "[--json]",
+     .summary = "every link on one line: state, process, ports, workers",
+     .text = "Shows every link, also those whose process is stopped or dead.\n",
+     .options = OPTION_BIT(OPTION_JSON),
+     .run = vmlanectl_list},
+    {.name = "stat",
+     .operands = "[NAME] [--json] [--rates] [--watch SECONDS]",
+     .summary = "the counters of all links, or of one",
+     .text = "Shows counters, lanes, waiting times, drops by cause, buffers and workers. It\n"
+             "asks nobody: it works while vmlane is busy, stopped or dead. With --watch and a\n"
+             "NAME it ends when the link's process does.\n",
+     .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_RATES) | OPTION_BIT(OPTION_WATCH),
+     .operands_max = 1,
+     .run = vmlanectl_stat},
+    {.name = "get",
+     .operands = "NAME [SETTING...] [--json]",
+     .summary = "the settings of a link",
+     .text = "Prints one SETTING=VALUE a line, as 'vmlanectl set' takes them; all settings if\n"
+             "none is named. It works while vmlane is busy, stopped or dead.\n",
+     .options = OPTION_BIT(OPTION_JSON),
+     .operands_min = 1,
+     .operands_max = SIZE_MAX,
+     .run = vmlanectl_get},
+    {.name = "set",
+     .operands = "NAME SETTING=VALUE... [--json]",
+     .summary = "change settings of a running link",
+     .text = "All the settings given are changed together, or none. Durations take ns, us, ms\n"
+             "or s; sizes take KiB or MiB, or none for bytes.\n",
+     .options = OPTION_BIT(OPTION_JSON),
+     .operands_min = 2,
+     .operands_max = SIZE_MAX,
+     .run = vmlanectl_set},
+};
+
+#define COMMAND_COUNT (sizeof commands / sizeof commands[0])
+
+static const char *command_name(size_t index)
+{
+    return commands[index].name;
+}
+
+static const char exit_text[] =
+    "\n"
+    "Exit status: 0 done; 1 failed; 2 wrong usage; 3 no such link; 4 the process is\n"
+    "dead and what was shown is its last; 5 a segment was refused.\n";
+
+static int show_help(struct vmlanectl *ctl)
+{
+    struct vmlanectl_result result;
+    vmlanectl_result_open(&result);
+    if (result.stream) {
+        fputs("usage: vmlanectl COMMAND [NAME] [OPTIONS]\n"
+              "       vmlanectl COMMAND --help\n"
+              "       vmlanectl --help | --version\n"
+              "\n"
+              "Shows and changes the links of the vmlane processes on this machine.\n"
+              "\n",
+              result.stream);
+        for (size_t i = 0; i < COMMAND_COUNT; i++)
+            fprintf(result.stream, "  %-8s %s\n", commands[i].name, commands[i].summary);
+        fputs("\n"
+              "Statistics are read from $VMLANE_STATS_DIR, else from /dev/shm/vmlane for root\n"
+              "and /dev/shm/vmlane-UID for others.\n",
+              result.stream);
+        fputs(exit_text, result.stream);
+    }
+    return vmlanectl_result_write(ctl, &result);
+}
+
+/* Two lines a setting: the name with its default, then what it is. */
+static void show_settings(FILE *out)
+{
+    fputs("\nSettings and their defaults:\n", out);
+    for (int i = 0; i < SETTING_COUNT; i++) {
+        char standard[64];
+        setting_format((enum setting)i, setting_info[i].standard, standard, sizeof standard);
+        fprintf(out, "  %s=%s\n      %s\n", setting_info[i].text, standard, setting_info[i].help);
+    }
+}
+
+static int show_command_help(struct vmlanectl *ctl, const struct vmlanectl_command *command)
+{
+    struct vmlanectl_result result;
+    vmlanectl_result_open(&result);
+    if (result.stream) {
+        fprintf(result.stream, "usage: vmlanectl %s %s\n\n%s\n", command->name, command->operands,
+                command->text);
+        for (unsigned i = 0; i < OPTION_COUNT; i++) {
+            const struct vmlanectl_option_info *info = &vmlanectl_option_info[i];
+            char name[32];
+            if (i != OPTION_HELP && !(command->options & OPTION_BIT(i)))
+                continue;
+            snprintf(name, sizeof name, "--%s%s%s", info->name, info->value ? " " : "",
+                     info->value ? info->value : "");
+            fprintf(result.stream, "  %-18s %s\n", name, info->help);
+        }
+        if (command->run == vmlanectl_get || command->run == vmlanectl_set)
+            show_settings(result.stream);
+        fputs(exit_text, result.stream);
+    }
+    return vmlanectl_result_write(ctl, &result);
+}
+
+static int show_version(struct vmlanectl *ctl)
+{
+    struct vmlanectl_result result;
+    vmlanectl_result_open(&result);
+    if (result.stream)
+        fprintf(result.stream, "vmlanectl %s\n", vmlane_build);
+    return vmlanectl_result_write(ctl, &result);
+}
+
+static int run_command(struct vmlanectl *ctl, const struct vmlanectl_command *command, int argc, char **argv)
+{
+    struct vmlanectl_arguments arguments;
+    int status = vmlanectl_arguments_parse(ctl, command, argc, argv, &arguments);
+    if (!status)
+        status =
+            arguments.given[OPTION_HELP] ? show_command_help(ctl, command) : command->run(ctl, &arguments);
+    vmlanectl_arguments_free(&arguments);
+    return status;
+}
+
+static int unknown_command(struct vmlanectl *ctl, const char *name)
+{
+    const char *what = name[0] == '-' ? "option" : "command";
+    const char *near = name[0] == '-' ? NULL : vmlanectl_nearest(name, command_name, COMMAND_COUNT);
+    if (near)
+        return vmlanectl_fail_text(
+            ctl, FAULT_USAGE, "there is no command \"%s\": did you mean \"%s\"? (see 'vmlanectl --help')",
+            name, near);
+    return vmlanectl_fail_text(ctl, FAULT_USAGE, "there is no %s \"%s\" (see 'vmlanectl --help')", what,
+                               name);
+}
+
+int vmlanectl_run(struct vmlanectl *ctl, int argc, char **argv)
+{
+    if (argc < 2)
+        return vmlanectl_fail_text(ctl, FAULT_USAGE, "no command given (see 'vmlanectl --help')");
+    if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)
+        return show_help(ctl);
+    if (strcmp(argv[1], "--version") == 0)
+        return show_version(ctl);
+    for (size_t i = 0; i < COMMAND_COUNT; i++) {
+        if (strcmp(argv[1], commands[i].name) == 0)
+            return run_command(ctl, &commands[i], argc - 2, argv + 2);
+    }
+    return unknown_command(ctl, argv[1]);
+}

@@ -1,0 +1,169 @@
+#include "vmlanectl.h"
+
+#include "../shm/settings.h"
+#include "control_client.h"
+#include "stats_json.h"
+
+#include <errno.h>
+#include <string.h>
+
+static const char *setting_text(size_t index)
+{
+    return setting_info[index].text;
+}
+
+static int unknown_setting(struct vmlanectl *ctl, const char *name)
+{
+    const char *near = vmlanectl_nearest(name, setting_text, SETTING_COUNT);
+    if (near)
+        return vmlanectl_fail_text(ctl, FAULT_USAGE,
+                                   "there is no setting \"%s\": did you mean \"%s\"? (see 'vmlanectl get "
+                                   "--help')",
+                                   name, near);
+    return vmlanectl_fail_text(ctl, FAULT_USAGE, "there is no setting \"%s\" (see 'vmlanectl get --help')",
+                               name);
+}
+
+/* Flags the settings that operands 1 and on name, or all. */
+static int read_wanted(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
+                       bool wanted[SETTING_COUNT])
+{
+    for (int i = 0; i < SETTING_COUNT; i++)
+        wanted[i] = arguments->operand_count == 1;
+    for (size_t i = 1; i < arguments->operand_count; i++) {
+        int setting = setting_find(arguments->operand[i]);
+        if (setting < 0)
+            return unknown_setting(ctl, arguments->operand[i]);
+        wanted[setting] = true;
+    }
+    return 0;
+}
+
+static int print_settings(struct vmlanectl *ctl, const struct snapshot_link *link,
+                          const bool wanted[SETTING_COUNT])
+{
+    struct vmlanectl_result result;
+    vmlanectl_result_open(&result);
+    for (int i = 0; result.stream && i < SETTING_COUNT; i++) {
+        char value[64];
+        if (!wanted[i])
+            continue;
+        setting_format((enum setting)i, link->policy[i], value, sizeof value);
+        fprintf(result.stream, "%s=%s\n", setting_info[i].text, value);
+    }
+    return vmlanectl_result_write(ctl, &result);
+}
+
+int vmlanectl_get(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)
+{
+    struct stats_snapshot snapshot;
+    const struct snapshot_link *link;
+    const struct snapshot_process *process;
+    bool wanted[SETTING_COUNT];
+    int status = read_wanted(ctl, arguments, wanted);
+    if (!status)
+        status = vmlanectl_find_link(ctl, arguments->operand[0], &snapshot, &link, &process);
+    if (status)
+        return status;
+    status = arguments->given[OPTION_JSON] ? vmlanectl_write_json(ctl, stats_json_policy(link, wanted))
+                                           : print_settings(ctl, link, wanted);
+    if (!status && process->life == STATS_DEAD) {
+        vmlanectl_say(ctl, "warning", "process %u is dead: these are the last settings of link \"%s\"",
+                      process->pid, link->name);
+        status = FAULT_DEAD;
+    }
+    stats_snapshot_free(&snapshot);
+    return status;
+}
+
+/* Adds one `key=value` to the settings of the request, checked as the process will check it. */
+static int add_setting(struct vmlanectl *ctl, const char *text, json_t *settings)
+{
+    char key[64], message[256];
+    const char *equals = strchr(text, '=');
+    size_t length = equals ? (size_t)(equals - text) : strlen(text);
+    snprintf(key, sizeof key, "%.*s", (int)(length < sizeof key ? length : sizeof key - 1), text);
+    int setting = setting_find(key);
+    if (setting < 0)
+        return unknown_setting(ctl, key);
+    const char *name = setting_info[setting].text;
+    if (!equals)
+        return vmlanectl_fail_text(
+            ctl, FAULT_USAGE,
+            "setting \"%s\" needs a value: %s=VALUE ('vmlanectl get NAME' shows what it is)", name, name);
+    uint64_t value;
+    if (setting_parse((enum setting)setting, equals + 1, &value, message, sizeof message) != 0)
+        return vmlanectl_fail_text(ctl, FAULT_USAGE, "%s", message);
+    if (json_object_get(settings, name))
+        return vmlanectl_fail_text(ctl, FAULT_USAGE, "setting \"%s\" is given twice", name);
+    if (json_object_set_new(settings, name, json_string(equals + 1)) != 0)
+        return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot make a request: %s", strerror(ENOMEM));
+    return 0;
+}
+
+static int read_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments, json_t *settings)
+{
+    for (size_t i = 1; i < arguments->operand_count; i++) {
+        int status = add_setting(ctl, arguments->operand[i], settings);
+        if (status)
+            return status;
+    }
+    return 0;
+}
+
+/* Asks the process, and says what a bare socket error cannot know: which link, and that it is stopped. */
+static int ask(struct vmlanectl *ctl, const struct snapshot_link *link,
+               const struct snapshot_process *process, const json_t *request, json_t **reply)
+{
+    struct fault fault;
+    if (process->life == STATS_DEAD)
+        return vmlanectl_fail_text(ctl, FAULT_DEAD,
+                                   "cannot change link \"%s\": its process %u is dead (start it again; "
+                                   "'vmlanectl get %s' shows its last settings)",
+                                   link->name, process->pid, link->name);
+    int err = control_client_ask(link->control, request, reply, &fault);
+    if (err == 0)
+        return EXIT_DONE;
+    if (err == -ETIMEDOUT && process->life == STATS_STOPPED)
+        return vmlanectl_fail_text(
+            ctl, FAULT_RUNTIME,
+            "cannot change link \"%s\": its process %u is stopped and did not answer "
+            "within %d s ('kill -CONT %u' lets a stopped process go on; what was asked "
+            "may then still be done)",
+            link->name, process->pid, CONTROL_CLIENT_TIMEOUT_MS / 1000, process->pid);
+    return vmlanectl_fail_text(ctl, fault.kind, "cannot change link \"%s\": %s", link->name, fault.text);
+}
+
+static int send_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
+                         const json_t *settings)
+{
+    struct stats_snapshot snapshot;
+    const struct snapshot_link *link;
+    const struct snapshot_process *process;
+    json_t *reply = NULL;
+    int status = vmlanectl_find_link(ctl, arguments->operand[0], &snapshot, &link, &process);
+    if (status)
+        return status;
+    json_t *request =
+        json_pack("{s:s, s:s, s:O}", "command", "set", "link", link->name, "settings", settings);
+    status = request ? ask(ctl, link, process, request, &reply)
+                     : vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot make a request: %s", strerror(ENOMEM));
+    if (!status && arguments->given[OPTION_JSON])
+        status = vmlanectl_write_json(ctl, json_incref(reply));
+    json_decref(reply);
+    json_decref(request);
+    stats_snapshot_free(&snapshot);
+    return status;
+}
+
+int vmlanectl_set(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)
+{
+    json_t *settings = json_object();
+    if (!settings)
+        return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot make a request: %s", strerror(ENOMEM));
+    int status = read_settings(ctl, arguments, settings);
+    if (!status)
+        status = send_settings(ctl, arguments, settings);
+    json_decref(settings);
+    return status;
+}

@@ -1,0 +1,45 @@
+# Benchmarks: `make perf` builds build/perf/*. They measure and print; no test depends on their figures.
+# A peer whose package is missing is built out and shows as "unavailable".
+
+PERF_COMMON = $(BUILD)/obj/perf/bench.o
+PERF_RING   = $(patsubst %,$(BUILD)/obj/perf/%.o,ring ring_peers_own ring_peers_ck ring_peers_dpdk) $(PERF_COMMON)
+HAVE_CXX    = $(shell command -v g++ 2>/dev/null)
+HAVE_DPDK   = $(shell pkg-config --exists libdpdk 2>/dev/null && echo yes)
+ifneq ($(HAVE_CXX),)
+PERF_RING  += $(BUILD)/obj/perf/ring_peers_cxx.o
+PERF_LD     = g++
+else
+PERF_LD     = $(CC)
+endif
+ifneq ($(HAVE_DPDK),)
+DPDK_CFLAGS = $(shell pkg-config --cflags libdpdk | sed 's/-I/-isystem /g')
+DPDK_LIBS   = $(shell pkg-config --libs-only-L libdpdk) -Wl,--as-needed -lrte_ring -lrte_eal
+endif
+
+PERF_PROGRAMS = $(BUILD)/perf/ring
+
+.PHONY: perf check-perf-smoke
+perf: all | deps-perf
+	@$(MAKE) --no-print-directory perf-build
+.PHONY: perf-build
+perf-build: $(PERF_PROGRAMS)
+
+$(BUILD)/obj/perf/ring_peers_dpdk.o: BASE_FLAGS += $(DPDK_CFLAGS)
+
+$(BUILD)/obj/perf/%.o: perf/%.c | deps
+	@mkdir -p $(@D)
+	$(CC) $(BASE_FLAGS) -I. $(CFLAGS) -c $< -o $@
+
+$(BUILD)/obj/perf/%.o: perf/%.cc | deps
+	@mkdir -p $(@D)
+	g++ -std=gnu++17 -Wall -Wextra -Wconversion -Wshadow -Werror -MMD -MP -I. $(CFLAGS) -c $< -o $@
+
+$(BUILD)/perf/ring: $(PERF_RING) $(BUILD)/lib/engine.a
+	@mkdir -p $(@D)
+	$(PERF_LD) -pthread $(CFLAGS) -o $@ $^ -lm $(DPDK_LIBS)
+
+# Each benchmark runs for a moment, so that it cannot rot; its figures are not looked at.
+check-perf-smoke: $(PERF_PROGRAMS)
+	tests/perf-smoke $(BUILD)
+
+-include $(PERF_RING:.o=.d)
