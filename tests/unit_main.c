@@ -1,0 +1,27 @@
+/* Runs every unit suite, one after the other; the closing line is Check's. CK_RUN_SUITE and CK_RUN_CASE choose. */
+#include <check.h>
+#include <stdlib.h>
+
+/* X(function): `Suite *function(void)`, one a unit. */
+#define SUITES(X)                                                                                                  \
+    X(ring_suite)                                                                                                 \
+    X(arena_suite)                                                                                                \
+    X(doorbell_suite)                                                                                             \
+    X(frame_headers_suite)                                                                                        \
+    X(ctl_stats_suite)
+
+#define X(function) Suite *function(void);
+SUITES(X)
+#undef X
+
+int main(void)
+{
+    SRunner *runner = srunner_create(NULL);
+#define X(function) srunner_add_suite(runner, function());
+    SUITES(X)
+#undef X
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
