@@ -8,7 +8,7 @@
 #   make deps       install what is missing (apt; the targets above do it by themselves)
 #   make format     clang-format in place
 #
-# Variables: CC, CFLAGS, SAN=address|thread, BUILD (build).
+# Variables: CC, CFLAGS, SAN=address,undefined|thread, BUILD (build), V=1 shows commands.
 
 .DEFAULT_GOAL := all
 
@@ -16,6 +16,7 @@ BUILD   ?= build
 CC      ?= cc
 CFLAGS  ?= -O2 -g
 SAN     ?=
+Q        = $(if $(V),,@)
 
 VERSION := 0.1.0
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
@@ -49,7 +50,8 @@ all: $(BUILD)/vmlane $(BUILD)/vmlanectl
 
 $(BUILD)/obj/%.o: %.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(BASE_FLAGS) $(CFLAGS) -c $< -o $@
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) -c $< -o $@
 
 # The commit's name is in one object only, made anew when it changes.
 $(BUILD)/build-name: FORCE
@@ -62,15 +64,16 @@ $(BUILD)/obj/ctl/build.o: BASE_FLAGS += -DVMLANE_BUILD='"$(VERSION) $(COMMIT)"'
 $(BUILD)/lib/engine.a: $(ENGINE_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/lib/ctl.a: $(CTL_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(AR) rcs $@ $^
+	$(Q)$(AR) rcs $@ $^
 
 $(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
-	$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 clean:
 	rm -rf $(BUILD)

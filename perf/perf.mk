@@ -28,15 +28,18 @@ $(BUILD)/obj/perf/ring_peers_dpdk.o: BASE_FLAGS += $(DPDK_CFLAGS)
 
 $(BUILD)/obj/perf/%.o: perf/%.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(BASE_FLAGS) -I. $(CFLAGS) -c $< -o $@
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) -I. $(CFLAGS) -c $< -o $@
 
 $(BUILD)/obj/perf/%.o: perf/%.cc | deps
 	@mkdir -p $(@D)
-	g++ -std=gnu++17 -Wall -Wextra -Wconversion -Wshadow -Werror -MMD -MP -I. $(CFLAGS) -c $< -o $@
+	@echo '  $@'
+	$(Q)g++ -std=gnu++17 -Wall -Wextra -Wconversion -Wshadow -Werror -MMD -MP -I. $(CFLAGS) -c $< -o $@
 
 $(BUILD)/perf/ring: $(PERF_RING) $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
-	$(PERF_LD) -pthread $(CFLAGS) -o $@ $^ -lm $(DPDK_LIBS)
+	@echo '  $@'
+	$(Q)$(PERF_LD) -pthread $(CFLAGS) -o $@ $^ -lm $(DPDK_LIBS)
 
 # Each benchmark runs for a moment, so that it cannot rot; its figures are not looked at.
 check-perf-smoke: $(PERF_PROGRAMS)

@@ -51,11 +51,10 @@ int stats_dir_open(bool create, struct fault *fault)
             strerror(errno));
     int fd = open(name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0 && errno == ENOENT)
-        return fault_set(
-            fault, FAULT_NOT_FOUND, ENOENT,
-            "no vmlane has run here: there is no stats folder \"%s\" (another user's is found with "
-            "VMLANE_STATS_DIR)",
-            name);
+        return fault_set(fault, FAULT_NOT_FOUND, ENOENT,
+                         "no vmlane has run here: there is no stats folder \"%s\" (VMLANE_STATS_DIR "
+                         "names another)",
+                         name);
     if (fd < 0 && (errno == ENOTDIR || errno == ELOOP))
         return fault_set(fault, FAULT_REFUSED, errno, "stats folder \"%s\" is not a real folder (remove it)",
                          name);

@@ -92,6 +92,9 @@ int stats_view_open(struct stats_view *view, int dir_fd, const char *file, enum 
     if (view->fd < 0 && errno == ENOENT)
         return fault_set(fault, FAULT_NOT_FOUND, ENOENT,
                          "there is no stats segment \"%s\" (see 'vmlanectl list')", file);
+    if (view->fd < 0 && errno == ELOOP)
+        return fault_set(fault, FAULT_REFUSED, ELOOP,
+                         "stats segment \"%s\" is a symbolic link, wanted a regular file", file);
     if (view->fd < 0)
         return fault_set(fault, FAULT_REFUSED, errno, "cannot open stats segment \"%s\": %s", file,
                          strerror(errno));

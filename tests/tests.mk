@@ -8,15 +8,18 @@ SCENARIO_OBJ = $(patsubst %.c,$(BUILD)/obj/%.o,$(wildcard tests/scenario_*.c))
 
 $(BUILD)/obj/tests/%.o: tests/%.c | deps
 	@mkdir -p $(@D)
-	$(CC) $(BASE_FLAGS) $(TEST_FLAGS) $(CFLAGS) -c $< -o $@
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) $(TEST_FLAGS) $(CFLAGS) -c $< -o $@
 
 $(BUILD)/tests/unit: $(UNIT_OBJ) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
-	$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 $(BUILD)/tests/scenario: $(SCENARIO_OBJ) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
-	$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
+	@echo '  $@'
+	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 .PHONY: check check-unit check-scenario check-model check-rooms check-build check-vm check-san check-fuzz \
         check-mutants check-arm64 demo

@@ -5,14 +5,14 @@
 /* A reader with buffers still out looks for them again after this long, so that the account is true at rest. */
 #define RECLAIM_NS (50 * NS_PER_MS)
 
-/* What one batch adds to the counters, in registers until it is done. */
+/* What was received, and what of it went to the bulk lane but is not visible there yet. Everything is counted before
+ * the writer can see it, so that nobody reads more sent than received. */
 struct tally {
     uint64_t rx_frames;
     uint64_t rx_bytes;
-    uint64_t express_frames;
-    uint64_t express_bytes;
-    uint64_t bulk_frames;
-    uint64_t bulk_bytes;
+    uint64_t hidden_frames;
+    uint64_t hidden_bytes;
+    bool pushed; /* the writer has something new */
 };
 
 int reader_open(struct reader *reader, struct port *port, uint32_t queue, uint32_t max_frame_bytes,
@@ -121,13 +121,23 @@ static bool may_promote(struct reader *reader, const struct policy *policy,
     return true;
 }
 
+static void show_bulk(struct reader *reader, struct tally *tally)
+{
+    if (tally->hidden_frames == 0)
+        return;
+    counter_add(&reader->stats->counters, COUNTER_bulk_frames, tally->hidden_frames);
+    shared_u64_add(&reader->stats->lane_in_bytes[1], tally->hidden_bytes);
+    spsc_publish(&reader->bulk);
+    tally->hidden_frames = tally->hidden_bytes = 0;
+    tally->pushed = true;
+}
+
 /* Order rule 1: bulk that arrived earlier is visible before an express frame is, and that is visible at once. */
 static void push_express(struct reader *reader, const struct frame_desc *desc, struct tally *tally)
 {
-    if (reader->bulk_hidden) {
-        spsc_publish(&reader->bulk);
-        reader->bulk_hidden = false;
-    }
+    show_bulk(reader, tally);
+    counter_add(&reader->stats->counters, COUNTER_express_frames, 1);
+    shared_u64_add(&reader->stats->lane_in_bytes[0], frame_desc_length_bytes(desc));
     struct express_desc *slot = spsc_express_slot(&reader->express, 0);
     slot->frame = *desc;
     slot->stamp = reader->bulk.tail; /* order rule 3 */
@@ -135,8 +145,7 @@ static void push_express(struct reader *reader, const struct frame_desc *desc, s
     spsc_commit(&reader->express, 1);
     flow_express_add(flow_entry(&reader->flows, desc->flow_hash), reader->express.head_seen,
                      reader->express.tail);
-    tally->express_frames++;
-    tally->express_bytes += frame_desc_length_bytes(desc);
+    tally->pushed = true;
 }
 
 static void push_bulk(struct reader *reader, const struct frame_desc *desc, uint32_t parts,
@@ -149,17 +158,16 @@ static void push_bulk(struct reader *reader, const struct frame_desc *desc, uint
     for (uint32_t i = 0; i < parts; i++)
         *spsc_frame_slot(&reader->bulk, i) = desc[i];
     spsc_advance(&reader->bulk, parts);
-    reader->bulk_hidden = true;
     flow_entry(&reader->flows, headers->flow_hash)->last_bulk = reader->bulk.tail;
     if (headers->flags & FRAME_HEADERS_FENCE)
         *flow_fence(&reader->flows, headers->pair_hash) = reader->bulk.tail;
-    tally->bulk_frames++;
-    tally->bulk_bytes += length_bytes;
+    tally->hidden_frames++;
+    tally->hidden_bytes += length_bytes;
 }
 
 /* Reads the headers of every frame of a batch. `headers` has one entry a descriptor. */
 static void classify(const struct reader *reader, const struct policy *policy, struct frame_desc *desc,
-                     uint32_t count, uint64_t now_ns, struct frame_headers *headers)
+                     uint32_t count, uint64_t now_ns, struct frame_headers *headers, struct tally *tally)
 {
     uint32_t rx_time = frame_rx_time(now_ns);
     uint32_t express_max = (uint32_t)policy->express_max;
@@ -171,6 +179,8 @@ static void classify(const struct reader *reader, const struct policy *policy, s
         frame_headers_parse(frame, in_first, length_bytes, express_max, reader->hash_seed, &headers[i]);
         desc[i].rx_time = rx_time;
         desc[i].flow_hash = headers[i].flow_hash;
+        tally->rx_frames++;
+        tally->rx_bytes += length_bytes;
         i += more;
     }
 }
@@ -183,8 +193,6 @@ static void push_batch(struct reader *reader, const struct policy *policy, const
         uint32_t length_bytes = frame_desc_length_bytes(&desc[i]);
         if (parts == 2)
             length_bytes += frame_desc_length_bytes(&desc[i + 1]);
-        tally->rx_frames++;
-        tally->rx_bytes += length_bytes;
         enum path_counter cause = refuse(reader, &desc[i], length_bytes);
         if (cause != COUNTER_COUNT)
             drop(reader, &desc[i], parts, cause);
@@ -194,22 +202,15 @@ static void push_batch(struct reader *reader, const struct policy *policy, const
             push_bulk(reader, &desc[i], parts, length_bytes, &headers[i], tally);
         i += parts - 1;
     }
-    if (reader->bulk_hidden) {
-        spsc_publish(&reader->bulk);
-        reader->bulk_hidden = false;
-    }
+    show_bulk(reader, tally);
 }
 
-static void count_batch(const struct reader *reader, const struct tally *tally)
+static void count_received(const struct reader *reader, const struct tally *tally)
 {
     struct counter_group *counters = &reader->stats->counters;
     counter_add(counters, COUNTER_rx_calls, 1);
     counter_add(counters, COUNTER_rx_frames, tally->rx_frames);
     counter_add(counters, COUNTER_rx_bytes, tally->rx_bytes);
-    counter_add(counters, COUNTER_express_frames, tally->express_frames);
-    counter_add(counters, COUNTER_bulk_frames, tally->bulk_frames);
-    shared_u64_add(&reader->stats->lane_in_bytes[0], tally->express_bytes);
-    shared_u64_add(&reader->stats->lane_in_bytes[1], tally->bulk_bytes);
 }
 
 /* Receives and pushes one batch. Returns its frames. */
@@ -224,12 +225,12 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
         return 0;
     regime_mark(meter, REGIME_receive);
     int sampled = regime_samples(&meter->classify_turn);
-    classify(reader, step->policy, desc, count, meter->now_ns, headers);
-    uint64_t classify_ns = sampled ? regime_mark_first(meter, REGIME_classify) : 0;
     struct tally tally = {0};
+    classify(reader, step->policy, desc, count, meter->now_ns, headers, &tally);
+    count_received(reader, &tally);
+    uint64_t classify_ns = sampled ? regime_mark_first(meter, REGIME_classify) : 0;
     push_batch(reader, step->policy, desc, count, headers, &tally);
-    count_batch(reader, &tally);
-    if (reader->writer_bell && tally.express_frames + tally.bulk_frames > 0)
+    if (reader->writer_bell && tally.pushed)
         *step->wakes_sent += (uint64_t)doorbell_ring(reader->writer_bell);
     regime_mark_second(meter, REGIME_classify, REGIME_lanes, classify_ns, &meter->classify_share);
     return (uint32_t)tally.rx_frames;

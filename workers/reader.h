@@ -27,7 +27,6 @@ struct reader {
     struct spsc_producer bulk;
     struct spsc_producer express;
     bool shown;       /* the account of buffers was shown after the port armed its first */
-    bool bulk_hidden; /* bulk entries are filled that the writer cannot see yet */
     uint64_t hash_seed;
     uint64_t next_tick_ns;
     const struct doorbell *writer_bell; /* null: the writer is on the same worker */
