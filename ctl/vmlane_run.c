@@ -152,7 +152,7 @@ static void serve(struct program *program)
 static int fail(const struct fault *fault)
 {
     log_line(LOG_LEVEL_ERROR, "vmlane", "%s", fault->text);
-    return fault->kind;
+    return (int)fault->kind;
 }
 
 static int run(struct program *program)

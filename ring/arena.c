@@ -107,14 +107,15 @@ int arena_put(struct arena *arena, uint32_t offset_lines)
 uint32_t arena_reclaim(struct arena *arena, struct spsc_consumer *returns, uint32_t max)
 {
     uint32_t count = spsc_peek(returns, max);
+    uint32_t home = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct return_entry *entry = spsc_consumer_slot(returns, i, sizeof *entry);
-        if (arena_put(arena, entry->offset_lines) != 0)
-            break;
+        if (arena_put(arena, entry->offset_lines) == 0)
+            home++;
     }
     if (count > 0)
         spsc_release(returns, count);
-    return count;
+    return home;
 }
 
 uint32_t arena_away(const struct arena *arena)

@@ -78,7 +78,8 @@ uint32_t arena_take_large(struct arena *arena);
  * quarantines) for one that is not away. */
 int arena_put(struct arena *arena, uint32_t offset_lines);
 
-/* Takes home what lies in the return ring, at most `max` buffers. Returns how many. */
+/* Takes home what lies in the return ring, at most `max` entries. Returns how many buffers came home: a lie among
+ * them is passed over, the honest ones behind it are not lost. */
 uint32_t arena_reclaim(struct arena *arena, struct spsc_consumer *returns, uint32_t max);
 
 /* Buffers that are not at home, of both classes. 0 at rest, less what a port holds in advance. */

@@ -40,6 +40,29 @@ check-scenario: $(BUILD)/tests/scenario all
 check: all
 	@tests/run-check $(BUILD)
 
+check-vm: all | deps-vm
+	tests/run-vm $(BUILD)
+
+# AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, without a suppression file.
+check-san: | deps-slow
+	$(Q)$(MAKE) --no-print-directory CC=clang SAN=address,undefined CFLAGS='-O1 -g' BUILD=$(BUILD)/asan \
+	    check-unit check-scenario
+	$(Q)$(MAKE) --no-print-directory CC=clang SAN=thread CFLAGS='-O1 -g' BUILD=$(BUILD)/tsan \
+	    check-unit check-scenario
+
+# Both compilers on both machines, and the format.
+check-build: | deps-slow deps-perf
+	$(Q)$(MAKE) --no-print-directory -j2 CC=clang BUILD=$(BUILD)/clang all $(BUILD)/clang/tests/unit
+	tests/arm64
+	clang-format --dry-run -Werror $(C_FILES)
+	shellcheck $$(git ls-files | xargs grep -lE '^#!/(bin/sh|usr/bin/env bash|bin/bash)')
+
+check-fuzz: | deps-slow
+	tests/fuzz/run 20
+
+check-mutants: | deps
+	tests/run-mutants
+
 demo: all | deps-vm
 	tests/vm/demo
 

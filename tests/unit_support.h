@@ -82,6 +82,14 @@ static inline void random_pause(struct random_source *random, uint32_t longest)
         cpu_relax();
 }
 
+/* Like random_pause, in steps of about a cycle and never away from the core: for two sides that are to meet
+ * within the time that a store waits in a store buffer. */
+static inline void random_moment(struct random_source *random, uint32_t longest)
+{
+    for (uint32_t i = random_below(random, longest + 1); i > 0; i--)
+        __asm__ __volatile__("");
+}
+
 /* For a loop that waits for the other side: spins first, then gives the core away. */
 static inline void wait_politely(uint32_t *spins)
 {

@@ -1,3 +1,4 @@
+/* needs: io/frame_headers.c */
 /*
  * Fuzz target for the header parser. The input is four 16-bit arguments (struct arguments), then the bytes of
  * the first buffer. They are copied into a heap block of exactly their size, so that AddressSanitizer sees a
