@@ -110,7 +110,7 @@ uint32_t arena_reclaim(struct arena *arena, struct spsc_consumer *returns, uint3
     uint32_t home = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct return_entry *entry = spsc_consumer_slot(returns, i, sizeof *entry);
-        if (arena_put(arena, entry->offset_lines) == 0)
+        if (arena_put(arena, shared_copy_u32(&entry->offset_lines)) == 0)
             home++;
     }
     if (count > 0)

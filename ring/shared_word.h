@@ -66,9 +66,16 @@ static inline void shared_u32_store_relaxed(shared_u32 *word, uint32_t value)
     atomic_store_explicit(&word->value, value, memory_order_relaxed);
 }
 
-/* Orders every earlier store before every later load (StoreLoad). Used by the wake-up handshake only: release
- * and acquire do not give this order on any CPU, x86-64 included. An exchange on a private word rather than a
- * bare fence where ThreadSanitizer looks on, since it does not model fences. */
+/* A plain word in memory that a peer may write at any time: read exactly once, so that what is checked is what is
+ * used. */
+static inline uint32_t shared_copy_u32(const uint32_t *word)
+{
+    return __atomic_load_n(word, __ATOMIC_RELAXED);
+}
+
+/* Orders every earlier store before every later load (StoreLoad). Used by the wake-up handshake only: release and
+ * acquire do not give this order on any CPU, x86-64 included. ThreadSanitizer does not model it, and need not: it
+ * orders the flag and the rings' words, which are atomic, not the entries. */
 static inline void shared_fence_full(void)
 {
     atomic_thread_fence(memory_order_seq_cst);

@@ -54,6 +54,7 @@ int spsc_producer_attach(struct spsc_producer *producer, void *memory, size_t me
     *producer = (struct spsc_producer){.ring = ring,
                                        .slots = (uint8_t *)memory + sizeof(struct spsc_ring),
                                        .tail = tail,
+                                       .published = tail,
                                        .head_seen = head,
                                        .mask = capacity - 1,
                                        .capacity = capacity,
@@ -90,7 +91,7 @@ void spsc_producer_refresh(struct spsc_producer *producer)
     uint64_t head = shared_u64_load_acquire(&producer->ring->head); /* pairs with spsc_release */
     if (producer->quarantined)
         return;
-    if (head - producer->head_seen > producer->tail - producer->head_seen) {
+    if (head - producer->head_seen > producer->published - producer->head_seen) {
         producer->quarantined = true;
         producer->head_seen = producer->tail - producer->capacity; /* full for ever */
         return;

@@ -11,7 +11,7 @@
  *
  * Threads: a producer handle belongs to one thread, a consumer handle to one other (or the same). Nothing
  * here blocks, allocates or makes a system call. A peer index that is out of range quarantines the handle:
- * every later call on it moves nothing and spsc_*_quarantined() says so.
+ * every later call on it moves nothing, and its `quarantined` field says so.
  *
  * Lifetime: the shared part must stay mapped while a handle is in use. It holds no pointers, so the two sides
  * may map it at different addresses. */
@@ -52,6 +52,7 @@ struct spsc_producer {
     struct spsc_ring *ring;
     uint8_t *slots;
     uint64_t tail;      /* next entry to fill; ahead of the published word by the entries not yet committed */
+    uint64_t published; /* the last value we stored to the ring's tail */
     uint64_t head_seen; /* the consumer's word when last looked at */
     uint64_t mask;      /* capacity - 1 */
     uint64_t capacity;
@@ -126,6 +127,8 @@ static inline void *spsc_producer_slot(const struct spsc_producer *producer, uin
 /* Takes `count` filled entries into the producer's cursor without showing them to the consumer yet. */
 static inline void spsc_advance(struct spsc_producer *producer, uint32_t count)
 {
+    if (producer->quarantined)
+        return;
     assert(producer->tail - producer->head_seen + count <= producer->capacity);
     producer->tail += count;
 }
@@ -133,6 +136,9 @@ static inline void spsc_advance(struct spsc_producer *producer, uint32_t count)
 /* Shows every entry up to the cursor to the consumer. */
 static inline void spsc_publish(struct spsc_producer *producer)
 {
+    if (producer->quarantined)
+        return;
+    producer->published = producer->tail;
     shared_u64_store_release(&producer->ring->tail, producer->tail); /* pairs with spsc_consumer_refresh */
 }
 
@@ -174,6 +180,8 @@ static inline const void *spsc_consumer_slot(const struct spsc_consumer *consume
 /* Gives the first `count` read entries back to the producer. */
 static inline void spsc_release(struct spsc_consumer *consumer, uint32_t count)
 {
+    if (consumer->quarantined)
+        return;
     assert(count <= consumer->tail_seen - consumer->head);
     consumer->head += count;
     /* Entries known to be there but further on than the CPU looks by itself. */
@@ -185,11 +193,13 @@ static inline void spsc_release(struct spsc_consumer *consumer, uint32_t count)
     shared_u64_store_release(&consumer->ring->head, consumer->head); /* pairs with spsc_producer_refresh */
 }
 
-/* Entries published and not yet given back, by the two shared words alone: for somebody who is neither side. */
+/* Entries published and not yet given back, by the two shared words alone: for somebody who is neither side. Both
+ * sides may move between the two looks: at most the capacity is reported. */
 static inline uint64_t spsc_ring_depth(const struct spsc_ring *ring)
 {
-    uint64_t head = shared_u64_load_acquire(&ring->head); /* pairs with spsc_release */
-    return shared_u64_load_acquire(&ring->tail) - head;   /* pairs with spsc_publish */
+    uint64_t head = shared_u64_load_acquire(&ring->head);         /* pairs with spsc_release */
+    uint64_t depth = shared_u64_load_acquire(&ring->tail) - head; /* pairs with spsc_publish */
+    return depth < ring->capacity ? depth : ring->capacity;
 }
 
 static inline struct frame_desc *spsc_frame_slot(const struct spsc_producer *producer, uint32_t index)
