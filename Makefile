@@ -3,7 +3,7 @@
 #   make            build/vmlane, build/vmlanectl
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
-#   make check-vm check-san check-fuzz check-mutants check-arm64   the slower suites
+#   make check-vm check-san check-build check-fuzz check-mutants   the slower suites
 #   make perf       build the benchmarks (build/perf/*)
 #   make deps       install what is missing (apt; the targets above do it by themselves)
 #   make format     clang-format in place
@@ -33,7 +33,7 @@ else
 # Another allocator would blind the sanitizer; gcc warns of fences that it cannot model (ring/shared_word.h).
 BASE_FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all
 ifeq ($(SAN),thread)
-ifneq ($(findstring gcc,$(shell $(CC) --version | head -1)),)
+ifeq ($(findstring clang,$(shell $(CC) --version | head -1)),)
 BASE_FLAGS += -Wno-tsan
 endif
 endif

@@ -51,12 +51,16 @@ void control_server_close(struct control_server *server)
 
 int control_server_polls(const struct control_server *server, struct pollfd *polls)
 {
-    int count = 0;
-    polls[count++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
+    int count = 1;
+    bool room = false;
     for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
         if (server->client[i].fd >= 0)
             polls[count++] = (struct pollfd){.fd = server->client[i].fd, .events = POLLIN};
+        else
+            room = true;
     }
+    /* Without room for another client the listener is left alone until one ends. */
+    polls[0] = (struct pollfd){.fd = room ? server->fd : -1, .events = POLLIN};
     return count;
 }
 

@@ -27,9 +27,11 @@ static void write_line(const struct event_kind *kind, uint64_t times)
              event->error ? strerror(event->error) : "", repeated);
 }
 
-static bool same_kind(const struct worker_event *a, const struct worker_event *b)
+static bool same_kind(const struct event_kind *kind, const struct worker_event *event)
 {
-    return a->link == b->link && a->port == b->port && a->note == b->note && a->error == b->error;
+    const struct worker_event *a = &kind->event, *b = event;
+    return strcmp(kind->link_name, event->link->config.name) == 0 && a->port == b->port &&
+           a->note == b->note && a->error == b->error;
 }
 
 static void take(struct event_log *log, const struct worker_event *event, uint64_t now_ns)
@@ -39,16 +41,19 @@ static void take(struct event_log *log, const struct worker_event *event, uint64
         struct event_kind *kind = &log->kind[i];
         if (kind->quiet_until_ns == 0) {
             unused = kind;
-        } else if (same_kind(&kind->event, event)) {
+        } else if (same_kind(kind, event)) {
             kind->held_back++;
             return;
         }
     }
     struct event_kind once = {.event = *event, .quiet_until_ns = now_ns + NS_PER_S};
     snprintf(once.link_name, sizeof once.link_name, "%s", event->link->config.name);
+    if (!unused) {
+        log->overflow++;
+        return;
+    }
     write_line(&once, 1);
-    if (unused)
-        *unused = once;
+    *unused = once;
 }
 
 void event_log_take(struct event_log *log, struct engine *engine, uint64_t now_ns)
@@ -56,6 +61,12 @@ void event_log_take(struct event_log *log, struct engine *engine, uint64_t now_n
     struct worker_event event;
     while (engine_take_event(engine, &event))
         take(log, &event, now_ns);
+    if (log->overflow > 0 && now_ns >= log->next_overflow_ns) {
+        log_line(LOG_LEVEL_WARN, "vmlane", "%" PRIu64 " events of more than %u kinds were not written",
+                 log->overflow, EVENT_LOG_KINDS);
+        log->overflow = 0;
+        log->next_overflow_ns = now_ns + NS_PER_S;
+    }
     for (uint32_t i = 0; i < EVENT_LOG_KINDS; i++) {
         struct event_kind *kind = &log->kind[i];
         if (kind->quiet_until_ns == 0 || now_ns < kind->quiet_until_ns)

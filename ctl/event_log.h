@@ -18,6 +18,8 @@ struct event_kind {
 
 struct event_log {
     struct event_kind kind[EVENT_LOG_KINDS];
+    uint64_t overflow; /* events for which there was no place */
+    uint64_t next_overflow_ns;
 };
 
 /* Takes every event that is waiting, and writes what is due. */

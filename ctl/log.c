@@ -1,5 +1,6 @@
 #include "log.h"
 
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -10,6 +11,12 @@ static enum log_level highest = LOG_LEVEL_INFO;
 void log_set_level(enum log_level level)
 {
     highest = level;
+}
+
+static int stderr_has_room(void)
+{
+    struct pollfd room = {.fd = STDERR_FILENO, .events = POLLOUT};
+    return poll(&room, 1, 0) == 1 && (room.revents & POLLOUT);
 }
 
 void log_line(enum log_level level, const char *unit, const char *format, ...)
@@ -25,6 +32,8 @@ void log_line(enum log_level level, const char *unit, const char *format, ...)
     va_start(arguments, format);
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
+    if (!stderr_has_room())
+        return; /* whoever reads the log does not: that must not stop the control thread */
     fprintf(stderr, "%s%s%s %s: %s\n", coloured ? colour[level] : "", name[level], coloured ? "\033[0m" : "",
             unit, text);
 }

@@ -118,6 +118,7 @@ static int apply(struct vmlane_options *options, struct link_config *defaults, s
         return 0;
     case OPTION_LOG_LEVEL:
         return set_log_level(options, text, fault);
+    case 'h':
     case OPTION_HELP:
         options->help = true;
         return 0;
@@ -169,7 +170,7 @@ int vmlane_options_parse(struct vmlane_options *options, int argc, char **argv, 
     make_table(table);
     optind = 1;
     opterr = 0;
-    for (int number; (number = getopt_long(argc, argv, ":", table, NULL)) != -1;) {
+    for (int number; (number = getopt_long(argc, argv, ":h", table, NULL)) != -1;) {
         if (number == '?' || number == ':')
             return bad_option(number, argv, fault);
         struct link_config *target = options->links > 0 ? &options->link[options->links - 1] : &defaults;
@@ -211,7 +212,7 @@ void vmlane_options_help(void)
            "                  [--link NAME --a PORT --b PORT ...]\n\n"
            "Runs links between virtual machines and their host's network until SIGTERM or\n"
            "SIGINT. Prints one JSON line a link on stdout when it is ready; logs on stderr.\n"
-           "Options before the first --link are the standard of all links.\n\n"
+           "Options before the first --link are the defaults of all links.\n\n"
            "Links:\n"
            "  --link NAME       begins a link\n"
            "  --a PORT          the virtual machine's side\n"
@@ -222,7 +223,7 @@ void vmlane_options_help(void)
            "Ports, KIND:ADDRESS[,key=value...], with the keys they take (a comma in an\n"
            "address is written \\,):\n"
            "%s\n"
-           "Policy, also changed while running with 'vmlanectl set' (standard in brackets;\n"
+           "Policy, also changed while running with 'vmlanectl set' (default in brackets;\n"
            "TIME takes ns, us, ms or s; SIZE takes bytes, KiB or MiB):\n",
            port_kinds_help());
     help_settings();

@@ -21,7 +21,7 @@ struct program {
     struct engine engine;
     struct control_server control;
     struct event_log events;
-    int signals; /* a signalfd of SIGTERM and SIGINT */
+    int signals; /* a signalfd of SIGTERM, SIGINT and SIGHUP */
 };
 
 static json_t *words(const char *text)
@@ -69,6 +69,7 @@ static int open_signals(struct program *program, struct fault *fault)
     sigemptyset(&set);
     sigaddset(&set, SIGTERM);
     sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGHUP);
     sigprocmask(SIG_BLOCK, &set, NULL);
     signal(SIGPIPE, SIG_IGN);
     program->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -83,8 +84,8 @@ static void leave_cores(const struct vmlane_options *options)
     struct cpu_list taken = {0};
     for (uint32_t i = 0; i < options->links; i++) {
         const struct cpu_list *cpus = &options->link[i].cpus;
-        for (uint32_t k = 0; k < cpus->count && taken.count < LAYOUT_CPUS_MAX; k++)
-            taken.cpu[taken.count++] = cpus->cpu[k];
+        for (uint32_t k = 0; k < cpus->count; k++)
+            cpu_list_add(&taken, cpus->cpu[k]);
     }
     thread_avoid(&taken);
 }
@@ -136,7 +137,7 @@ static void serve(struct program *program)
         int count = 1 + control_server_polls(&program->control, &polls[1]);
         uint64_t now_ns = clock_now_ns();
         uint64_t wait_ns = next_beat_ns > now_ns ? next_beat_ns - now_ns : 0;
-        poll(polls, (nfds_t)count, (int)(wait_ns / NS_PER_MS));
+        poll(polls, (nfds_t)count, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS));
         if (polls[0].revents)
             return;
         now_ns = clock_now_ns();

@@ -33,6 +33,10 @@ int link_device_enter_netns(const char *netns, int *home, struct fault *fault)
     *home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     int err = *home < 0 || setns(there, CLONE_NEWNET) != 0 ? errno : 0;
     close(there);
+    if (err && *home >= 0) {
+        close(*home);
+        *home = -1; /* still at home: nothing to go back from */
+    }
     if (err)
         return fault_set(fault, FAULT_RUNTIME, err, "cannot enter network namespace \"%s\": %s%s", path,
                          strerror(err), err == EPERM ? " (run as root or with CAP_SYS_ADMIN)" : "");
@@ -105,6 +109,7 @@ int link_device_read(const struct link_device *device, const char *name, struct 
     if (reply->nlmsg_type == NLMSG_ERROR)
         return ((const struct nlmsgerr *)mnl_nlmsg_get_payload(reply))->error;
     memset(stats, 0, sizeof *stats);
+    stats->index = (uint32_t)((const struct ifinfomsg *)mnl_nlmsg_get_payload(reply))->ifi_index;
     return mnl_attr_parse(reply, sizeof(struct ifinfomsg), read_attribute, stats) < 0 ? -EBADMSG : 0;
 }
 

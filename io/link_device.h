@@ -15,6 +15,7 @@ struct link_device {
 };
 
 struct link_device_stats {
+    uint32_t index; /* the interface's number, never 0 */
     uint8_t mac[6];
     uint32_t mtu_bytes;
     uint64_t txqueuelen;

@@ -99,8 +99,8 @@ struct port_ops {
     int (*rx_fd)(const struct port *port, uint32_t queue);
     int (*tx_fd)(const struct port *port, uint32_t queue);
 
-    /* The port's timers, by the reader agent, at or after the time it asked for last. Returns when next
-     * (UINT64_MAX: never). Null: no timers. */
+    /* The port's timers, by the reader agent after every rx, so cheap when nothing is due. Returns when it is
+     * to be called again at the latest (UINT64_MAX: no need). Null: no timers. */
     uint64_t (*tick)(struct port *port, uint32_t queue, uint64_t now_ns);
 
     /* Asks the device how many frames it dropped on the way to us; by the control thread, about once a

@@ -26,7 +26,7 @@ struct tap {
     char name[IFNAMSIZ];
     bool created; /* it was not there before, and goes when we close it */
     struct link_device device;
-    uint64_t txqueuelen_before; /* to put back on a device that was there; 0: nothing to put back */
+    struct link_device_stats before; /* of a device that was there: what close puts back */
     uint32_t queue_count;
     struct tap_queue queue[];
 };
@@ -108,11 +108,26 @@ static bool tap_device_dropped(struct port *port, uint64_t *frames)
     return true;
 }
 
+/* Puts a device that was there before as it was, if it is still the one of that name. */
+static void put_back(const struct tap *own)
+{
+    struct link_device_stats now;
+    const struct link_device_stats *before = &own->before;
+    if (link_device_read(&own->device, own->name, &now) != 0 || now.index != before->index)
+        return;
+    if (now.txqueuelen != before->txqueuelen)
+        link_device_set_txqueuelen(&own->device, own->name, before->txqueuelen);
+    if (now.mtu_bytes != before->mtu_bytes)
+        link_device_set_mtu(&own->device, own->name, before->mtu_bytes, NULL);
+    if (memcmp(now.mac, before->mac, sizeof now.mac) != 0)
+        link_device_set_mac(&own->device, own->name, before->mac, NULL);
+}
+
 static void tap_close(struct port *port)
 {
     struct tap *own = port->own;
-    if (!own->created && own->txqueuelen_before > 0)
-        link_device_set_txqueuelen(&own->device, own->name, own->txqueuelen_before);
+    if (own->before.index != 0)
+        put_back(own);
     for (uint32_t i = 0; i < own->queue_count; i++) {
         if (own->queue[i].tx_fd >= 0)
             close(own->queue[i].tx_fd);
@@ -188,10 +203,6 @@ static int configure(struct port *port, struct tap *own, struct fault *fault)
         err = link_device_set_mtu(&own->device, own->name, (uint32_t)mtu, fault);
     if (err)
         return err;
-    struct link_device_stats before;
-    if (!own->created && !port_spec_value(&port->spec, "txqueuelen") &&
-        link_device_read(&own->device, own->name, &before) == 0)
-        own->txqueuelen_before = before.txqueuelen;
     err = link_device_set_txqueuelen(&own->device, own->name, txqueuelen);
     if (err && port_spec_value(&port->spec, "txqueuelen"))
         return fault_set(fault, FAULT_RUNTIME, -err, "cannot set the queue length of tap \"%s\": %s",
@@ -221,10 +232,13 @@ static int open_inside(struct port *port, struct tap *own, struct fault *fault)
     int err = link_device_open(&own->device, fault);
     if (err)
         return err;
-    struct link_device_stats stats;
-    own->created = link_device_read(&own->device, own->name, &stats) == -ENODEV;
+    struct link_device_stats before;
+    int found = link_device_read(&own->device, own->name, &before);
+    own->created = found == -ENODEV;
     for (uint32_t i = 0; !err && i < own->queue_count; i++)
         err = open_queue(port, own, &own->queue[i], fault);
+    if (!err && found == 0)
+        own->before = before; /* from here on it is ours to change and to put back */
     if (!err)
         err = configure(port, own, fault);
     if (!err)

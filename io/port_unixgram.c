@@ -5,6 +5,7 @@
 #include "unix_address.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@
 
 #define BUFFER_BYTES     (1u << 20)
 #define BUFFER_BYTES_MAX (1u << 30)
+#define LOOK_STEP_NS     UINT64_C(50000000)
 
 /* vfkit greets with these four bytes before its first frame; a frame is never that short. */
 static const char greeting[4] = {'V', 'F', 'K', 'T'};
@@ -31,7 +33,7 @@ struct unixgram {
     uint64_t silent_since_ns; /* last receive or last connect */
     struct rx_slots slots;
     struct mmsghdr rx_message[PORT_RX_FRAMES_MAX];
-    struct mmsghdr tx_message[PORT_TX_FRAMES_MAX];
+    _Alignas(SHARED_LINE_BYTES) struct mmsghdr tx_message[PORT_TX_FRAMES_MAX]; /* the writer's alone */
 };
 
 static void set_state(struct port *port, enum port_state state, enum port_note note, int error)
@@ -72,7 +74,8 @@ static bool is_greeting(const struct rx_slots *slots, uint32_t index, uint32_t b
     return bytes == sizeof greeting && memcmp(slots->part[index][0].iov_base, greeting, sizeof greeting) == 0;
 }
 
-/* One datagram while nobody is known. Returns descriptors. */
+/* One datagram while nobody is known. Returns descriptors; a greeting is none, and the next datagram is looked at by
+ * the next call, which follows at once: the port is up then, or the caller's tick is near. */
 static uint32_t receive_first(struct port *port, struct unixgram *own, struct arena *pool,
                               struct frame_desc *out)
 {
@@ -103,6 +106,8 @@ static uint32_t receive_batch(struct port *port, struct unixgram *own, struct ar
             own->rx_message[i].msg_hdr.msg_iovlen = rx_slots_parts(&own->slots, i);
     }
     int received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
+    if (received < 0 && errno != EAGAIN) /* an error left over from before; what it hid is received now */
+        received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
     if (received <= 0) {
         if (received < 0 && errno != EAGAIN && errno != EINTR)
             port_note(port, PORT_NOTE_RX_ERROR, errno);
@@ -123,8 +128,11 @@ static uint32_t unixgram_rx(struct port *port, uint32_t queue, struct arena *poo
 {
     (void)queue;
     struct unixgram *own = port->own;
-    uint32_t descs = port_state(port) == PORT_UP ? receive_batch(port, own, pool, out, max_frames)
-                                                 : receive_first(port, own, pool, out);
+    uint32_t descs = 0;
+    if (port_state(port) != PORT_UP)
+        descs = receive_first(port, own, pool, out);
+    if (descs == 0 && port_state(port) == PORT_UP)
+        descs = receive_batch(port, own, pool, out, max_frames);
     if (descs > 0)
         own->silent_since_ns = now_ns;
     return descs;
@@ -182,8 +190,9 @@ static struct tx_result unixgram_tx(struct port *port, uint32_t queue, const str
     return result;
 }
 
-/* Nobody is at the learned path any more. Whatever the old peer sent has been received: this is called only
- * after a receive that found nothing. */
+/* Nobody is at the learned path any more. What the old peer sent has been received: this is called only after
+ * a receive that found nothing. (A send to a dead peer empties our queue in the kernel before that, which
+ * nobody can help.) */
 static void dissolve(struct port *port, struct unixgram *own, int error)
 {
     const struct sockaddr none = {.sa_family = AF_UNSPEC};
@@ -194,6 +203,13 @@ static void dissolve(struct port *port, struct unixgram *own, int error)
     set_state(port, own->has_path ? PORT_WAITING : PORT_DOWN, PORT_NOTE_PEER_LOST, error);
 }
 
+/* When a port that heard nothing since then is to look for its peer. Rounded up to a common step, so that a worker with
+ * many silent links wakes once for all of them. */
+static uint64_t next_look(uint64_t silent_since_ns)
+{
+    return (silent_since_ns + UNIXGRAM_SILENCE_NS + LOOK_STEP_NS - 1) / LOOK_STEP_NS * LOOK_STEP_NS;
+}
+
 static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns)
 {
     (void)queue;
@@ -201,9 +217,9 @@ static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns
     enum port_state state = port_state(port);
     bool gone = shared_u32_load_relaxed(&own->peer_gone) != 0;
     if (state == PORT_DOWN || (state == PORT_WAITING && !own->fixed_peer))
-        return now_ns + UNIXGRAM_SILENCE_NS;
+        return UINT64_MAX; /* a datagram ends this, and time does not */
     if (!gone && now_ns - own->silent_since_ns < UNIXGRAM_SILENCE_NS)
-        return own->silent_since_ns + UNIXGRAM_SILENCE_NS;
+        return next_look(own->silent_since_ns);
     shared_u32_store_relaxed(&own->peer_gone, 0);
     own->silent_since_ns = now_ns;
     int err = own->has_path ? connect_peer(own) : (gone ? -ENOTCONN : 0);
@@ -211,7 +227,9 @@ static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns
         dissolve(port, own, -err);
     else if (state == PORT_WAITING && err == 0)
         set_state(port, PORT_UP, PORT_NOTE_PEER_FOUND, 0);
-    return now_ns + UNIXGRAM_SILENCE_NS;
+    else if (state == PORT_WAITING && err == -EPERM)
+        port_note(port, PORT_NOTE_PEER_REFUSES, EPERM);
+    return next_look(now_ns);
 }
 
 static uint32_t unixgram_rx_armed(const struct port *port, uint32_t queue)
@@ -288,8 +306,9 @@ static int finish_open(struct port *port, struct unixgram *own, struct fault *fa
 
 static struct unixgram *make_own(struct port *port)
 {
-    struct unixgram *own = calloc(1, sizeof *own);
+    struct unixgram *own = aligned_alloc(SHARED_LINE_BYTES, sizeof *own);
     if (own) {
+        memset(own, 0, sizeof *own);
         own->fd = own->tx_fd = -1;
         port->own = own;
     }
@@ -352,7 +371,7 @@ static int unixgram_open(struct port *port, struct fault *fault)
 /* Checks that an inherited descriptor is what `fd:` is for. */
 static int check_inherited(const struct port *port, int fd, struct fault *fault)
 {
-    int domain = 0, type = 0;
+    int domain = 0, type = 0, flags = fcntl(fd, F_GETFD);
     socklen_t length = sizeof domain;
     struct sockaddr_un peer;
     socklen_t peer_bytes = sizeof peer;
@@ -360,6 +379,10 @@ static int check_inherited(const struct port *port, int fd, struct fault *fault)
         return fault_set(fault, FAULT_USAGE, errno,
                          "port \"%s\": descriptor %d is not an open socket: %s (pass it open across exec)",
                          port->spec.text, fd, strerror(errno));
+    /* What was inherited cannot be close-on-exec, and what a port has taken is. */
+    if (flags < 0 || (flags & FD_CLOEXEC))
+        return fault_set(fault, FAULT_IN_USE, EBUSY, "port \"%s\": descriptor %d is in use by vmlane itself",
+                         port->spec.text, fd);
     length = sizeof type;
     if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || domain != AF_UNIX || type != SOCK_DGRAM)
         return fault_set(fault, FAULT_USAGE, EINVAL,
@@ -384,6 +407,7 @@ static int fd_open(struct port *port, struct fault *fault)
     if (!own)
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for port \"%s\"", port->spec.text);
     own->fd = (int)number;
+    fcntl(own->fd, F_SETFD, FD_CLOEXEC);
     err = finish_open(port, own, fault);
     if (err) {
         own->fd = -1; /* not ours yet */

@@ -40,9 +40,8 @@ void histogram_summarize(const struct histogram *histogram, struct histogram_sum
     *summary = (struct histogram_summary){.count = count};
     if (count == 0)
         return;
-    uint64_t min_plus_one = shared_u64_load_relaxed(&histogram->min_plus_one);
     summary->sum = shared_u64_load_relaxed(&histogram->sum);
-    summary->min = min_plus_one ? min_plus_one - 1 : 0;
+    summary->min = ~shared_u64_load_relaxed(&histogram->min_inverted);
     summary->max = shared_u64_load_relaxed(&histogram->max);
     summary->p50 = clamp(percentile(bucket, count, 5000), summary->min, summary->max);
     summary->p90 = clamp(percentile(bucket, count, 9000), summary->min, summary->max);

@@ -20,7 +20,7 @@
 
 struct histogram {
     shared_u64 sum;
-    shared_u64 min_plus_one; /* 0: nothing recorded */
+    shared_u64 min_inverted; /* ~min, so that zeroed memory is an empty histogram */
     shared_u64 max;
     shared_u64 bucket[HISTOGRAM_BUCKETS];
 };
@@ -48,15 +48,15 @@ static inline uint32_t histogram_bucket(uint64_t value)
     return (shift + 1) * HISTOGRAM_SUBS + (uint32_t)((value >> shift) & (HISTOGRAM_SUBS - 1));
 }
 
-/* `times` values at once. By the owning thread only. */
+/* `times` (at least 1) equal values at once. By the owning thread only. */
 static inline void histogram_record(struct histogram *histogram, uint64_t value, uint64_t times)
 {
     shared_u64_add(&histogram->bucket[histogram_bucket(value)], times);
     shared_u64_add(&histogram->sum, value * times);
     if (value > shared_u64_load_relaxed(&histogram->max))
         shared_u64_store_relaxed(&histogram->max, value);
-    if (value < shared_u64_load_relaxed(&histogram->min_plus_one) - 1)
-        shared_u64_store_relaxed(&histogram->min_plus_one, value + 1);
+    if (~value > shared_u64_load_relaxed(&histogram->min_inverted))
+        shared_u64_store_relaxed(&histogram->min_inverted, ~value);
 }
 
 /* The middle of a bucket's range: what a percentile is reported as. */

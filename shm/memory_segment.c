@@ -54,6 +54,7 @@ int memory_segment_create(struct memory_segment *segment, const char *label, siz
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault)
 {
     struct stat status;
+    *segment = (struct memory_segment){.fd = -1};
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
         return fault_set(

@@ -23,7 +23,8 @@ struct memory_segment {
 int memory_segment_create(struct memory_segment *segment, const char *label, size_t bytes,
                           struct fault *fault);
 
-/* Maps a segment received from somebody else: its seals and size are checked first. */
+/* Maps a segment received from somebody else: its seals and size are checked first. The descriptor is the segment's
+ * afterwards; on failure it stays the caller's, and the segment holds nothing. */
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault);
 
 void memory_segment_close(struct memory_segment *segment);

@@ -44,7 +44,7 @@ static int check_folder(int fd, const char *name, struct fault *fault)
 int stats_dir_open(bool create, struct fault *fault)
 {
     const char *name = stats_dir_name();
-    if (create && mkdir(name, 0750) != 0 && errno != EEXIST)
+    if (create && mkdir(name, 0755) != 0 && errno != EEXIST)
         return fault_set(
             fault, FAULT_RUNTIME, errno,
             "cannot make stats folder \"%s\": %s (set VMLANE_STATS_DIR to a folder you can write)", name,

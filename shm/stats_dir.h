@@ -13,7 +13,7 @@
 /* The folder's name as the environment has it. Valid until the environment changes or the next call. */
 const char *stats_dir_name(void);
 
-/* Opens the folder and checks it; makes it first (0750) if `create`. Returns a descriptor, or -errno with a
+/* Opens the folder and checks it; makes it first (0755: its files are 0640) if `create`. Returns a descriptor, or -errno with a
  * fault: FAULT_REFUSED if it is not to be trusted, FAULT_NOT_FOUND if it is missing and not to be made. */
 int stats_dir_open(bool create, struct fault *fault);
 

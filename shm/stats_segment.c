@@ -13,6 +13,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#define FOLDER_LOCK_STEPS 200 /* of 10 ms */
+
 static struct flock byte_zero(short type)
 {
     return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
@@ -66,8 +68,11 @@ static void fill_header(struct stats_header *header, enum stats_kind kind, uint6
 /* Opens, sizes, locks and maps the temporary file. */
 static int make_file(struct stats_segment *segment, gid_t group)
 {
-    segment->fd =
-        openat(segment->dir_fd, segment->temporary, O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0640);
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC;
+    segment->fd = openat(segment->dir_fd, segment->temporary, flags, 0640);
+    /* one left by a crash of the same pid */
+    if (segment->fd < 0 && errno == EEXIST && unlinkat(segment->dir_fd, segment->temporary, 0) == 0)
+        segment->fd = openat(segment->dir_fd, segment->temporary, flags, 0640);
     if (segment->fd < 0)
         return -errno;
     if (fchmod(segment->fd, 0640) != 0) /* whatever the umask says */
@@ -101,26 +106,39 @@ int stats_segment_create(struct stats_segment *segment, enum stats_kind kind, co
     snprintf(segment->path, sizeof segment->path, "%s/%s", stats_dir_name(), file);
     int err = make_file(segment, group);
     if (err) {
+        fault_set(fault, FAULT_RUNTIME, -err, "cannot make stats segment \"%s\" of %zu bytes: %s%s",
+                  segment->path, bytes, strerror(-err),
+                  err == -ENOSPC ? " (the tmpfs is full: free some of it, or set VMLANE_STATS_DIR)" : "");
         stats_segment_retire(segment, false);
-        return fault_set(fault, FAULT_RUNTIME, -err, "cannot make stats segment \"%s\" of %zu bytes: %s%s",
-                         segment->path, bytes, strerror(-err),
-                         err == -ENOSPC ? " (the tmpfs is full: free some of it, or set VMLANE_STATS_DIR)"
-                                        : "");
+        return err;
     }
     fill_header(segment->header, kind, items, bytes, build);
     return 0;
 }
 
-/* Whether the file of that name is held by a living owner. */
-static bool name_is_held(const struct stats_segment *segment)
+/* 0 if nobody who lives holds the name, -EBUSY if somebody does, -errno if that cannot be seen. */
+static int check_name(const struct stats_segment *segment)
 {
-    int fd = openat(segment->dir_fd, segment->file, O_RDONLY | O_NOFOLLOW | O_CLOEXEC);
-    if (fd < 0)
-        return false;
+    int fd = openat(segment->dir_fd, segment->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) /* nothing there, or a symbolic link or a socket, which nobody of ours holds */
+        return errno == ENOENT || errno == ELOOP || errno == ENXIO ? 0 : -errno;
     struct flock lock = byte_zero(F_RDLCK);
-    bool held = fcntl(fd, F_OFD_GETLK, &lock) == 0 && lock.l_type != F_UNLCK;
+    int err = fcntl(fd, F_OFD_GETLK, &lock) != 0 ? -errno : lock.l_type != F_UNLCK ? -EBUSY : 0;
     close(fd);
-    return held;
+    return err;
+}
+
+/* Anybody who can read the folder can hold its lock: it is waited for, but not for ever. */
+static int lock_folder(int dir_fd)
+{
+    for (int step = 0; step < FOLDER_LOCK_STEPS; step++) {
+        if (flock(dir_fd, LOCK_EX | LOCK_NB) == 0)
+            return 0;
+        if (errno != EWOULDBLOCK && errno != EINTR)
+            return -errno;
+        nanosleep(&(struct timespec){.tv_nsec = 10000000}, NULL);
+    }
+    return -ETIMEDOUT;
 }
 
 int stats_segment_publish(struct stats_segment *segment, struct fault *fault)
@@ -128,11 +146,10 @@ int stats_segment_publish(struct stats_segment *segment, struct fault *fault)
     shared_u32_store_release(&segment->header->ready,
                              1); /* pairs with the reader's load in stats_view_open */
     /* The folder's lock makes looking and renaming one step among processes that start at once. */
-    flock(segment->dir_fd, LOCK_EX);
-    int err = 0;
-    if (name_is_held(segment))
-        err = -EBUSY;
-    else if (renameat(segment->dir_fd, segment->temporary, segment->dir_fd, segment->file) != 0)
+    int err = lock_folder(segment->dir_fd);
+    if (!err)
+        err = check_name(segment);
+    if (!err && renameat(segment->dir_fd, segment->temporary, segment->dir_fd, segment->file) != 0)
         err = -errno;
     flock(segment->dir_fd, LOCK_UN);
     if (err == -EBUSY)
@@ -151,11 +168,20 @@ void stats_segment_beat(struct stats_segment *segment, uint64_t now_ns)
     shared_u64_store_relaxed(&segment->header->heartbeat_ns, now_ns);
 }
 
+/* Whether the file of that name is still the one that was published. */
+static bool name_is_ours(const struct stats_segment *segment)
+{
+    struct stat own, named;
+    return fstat(segment->fd, &own) == 0 &&
+           fstatat(segment->dir_fd, segment->file, &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+           own.st_ino == named.st_ino && own.st_dev == named.st_dev;
+}
+
 void stats_segment_retire(struct stats_segment *segment, bool keep)
 {
     if (segment->fd >= 0 && !segment->published)
         unlinkat(segment->dir_fd, segment->temporary, 0);
-    else if (segment->published && !keep)
+    else if (segment->published && !keep && name_is_ours(segment))
         unlinkat(segment->dir_fd, segment->file, 0);
     if (segment->memory)
         munmap(segment->memory, segment->bytes);

@@ -13,7 +13,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#define READY_WAIT_STEPS 100 /* of 1 ms */
+#define READY_WAIT_NS UINT64_C(100000000)
 
 static int check_file(int fd, int dir_fd, const char *file, size_t *bytes, struct fault *fault)
 {
@@ -37,19 +37,28 @@ static int check_file(int fd, int dir_fd, const char *file, size_t *bytes, struc
     return 0;
 }
 
+static uint64_t monotonic_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+}
+
 static int wait_ready(const struct stats_header *header)
 {
-    for (int step = 0; step < READY_WAIT_STEPS; step++) {
-        if (shared_u32_load_acquire(&header->ready) == 1) /* pairs with stats_segment_publish */
-            return 0;
+    uint64_t end_ns = monotonic_ns() + READY_WAIT_NS;
+    while (shared_u32_load_acquire(&header->ready) != 1) { /* pairs with stats_segment_publish */
+        if (monotonic_ns() >= end_ns)
+            return -EAGAIN;
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     }
-    return -EAGAIN;
+    return 0;
 }
 
 static int check_header(const struct stats_header *header, size_t bytes, const char *file,
                         enum stats_kind kind, struct fault *fault)
 {
+    int ready = wait_ready(header); /* before anything else is read: pairs with the owner's store */
     if (header->magic != STATS_MAGIC)
         return fault_set(fault, FAULT_REFUSED, EINVAL,
                          "stats segment \"%s\" has magic %016" PRIx64 ", wanted %016" PRIx64, file,
@@ -79,7 +88,7 @@ static int check_header(const struct stats_header *header, size_t bytes, const c
         return fault_set(fault, FAULT_REFUSED, EINVAL,
                          "stats segment \"%s\" has %zu bytes and says %" PRIu64 ", wanted %zu", file, bytes,
                          header->total_bytes, wanted);
-    if (wait_ready(header) != 0)
+    if (ready != 0)
         return fault_set(fault, FAULT_REFUSED, EAGAIN, "stats segment \"%s\" was never finished by pid %u",
                          file, header->pid);
     return 0;
@@ -130,9 +139,7 @@ void stats_view_close(struct stats_view *view)
 
 enum stats_life stats_view_life(const struct stats_view *view, uint64_t *age_ns)
 {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    uint64_t now_ns = (uint64_t)time.tv_sec * UINT64_C(1000000000) + (uint64_t)time.tv_nsec;
+    uint64_t now_ns = monotonic_ns();
     uint64_t beat_ns = shared_u64_load_relaxed(&view->header->heartbeat_ns);
     uint64_t age = now_ns > beat_ns ? now_ns - beat_ns : 0;
     if (age_ns)

@@ -107,7 +107,7 @@ END_TEST
 
 START_TEST(a_path_counts_what_its_reader_and_its_writer_count)
 {
-    static struct stats_path path;
+    struct stats_path path = {0};
     counter_add(&path.reader.counters, COUNTER_drop_too_big_frames, 3);
     counter_add(&path.writer.counters, COUNTER_drop_too_big_frames, 4);
     counter_add(&path.writer.counters, COUNTER_drop_too_big_frames, UINT64_C(1) << 40);

@@ -3,6 +3,7 @@
 #include "unit_support.h"
 
 #include <pthread.h>
+#include <stdio.h>
 #include <string.h>
 
 #define LAST_BUCKET (HISTOGRAM_BUCKETS - 1)
@@ -73,7 +74,7 @@ END_TEST
 
 START_TEST(an_empty_histogram_is_all_zeros)
 {
-    static struct histogram histogram;
+    struct histogram histogram = {0};
     struct histogram_summary summary, zeros = {0};
     memset(&summary, 0xff, sizeof summary);
     histogram_summarize(&histogram, &summary);
@@ -83,7 +84,7 @@ END_TEST
 
 START_TEST(many_at_once_are_as_many_one_by_one)
 {
-    static struct histogram at_once, one_by_one;
+    struct histogram at_once = {0}, one_by_one = {0};
     histogram_record(&at_once, 12345, 1000);
     for (int i = 0; i < 1000; i++)
         histogram_record(&one_by_one, 12345, 1);
@@ -91,11 +92,13 @@ START_TEST(many_at_once_are_as_many_one_by_one)
 }
 END_TEST
 
+static const uint64_t single_values[] = {
+    0, 1, 15, 16, 17, 31, 33, 999, 1500, 65535, BEYOND - 1, BEYOND, UINT64_MAX - 1};
+
 START_TEST(one_value_is_its_own_every_percentile)
 {
-    static const uint64_t values[] = {0, 1, 15, 16, 17, 31, 33, 999, 1500, 65535, BEYOND - 1, BEYOND, UINT64_MAX - 1};
-    static struct histogram histogram;
-    uint64_t value = values[_i];
+    struct histogram histogram = {0};
+    uint64_t value = single_values[_i];
     struct histogram_summary summary;
     histogram_record(&histogram, value, 1);
     histogram_summarize(&histogram, &summary);
@@ -106,7 +109,7 @@ END_TEST
 
 START_TEST(the_greatest_value_is_kept_exactly)
 {
-    static struct histogram histogram;
+    struct histogram histogram = {0};
     struct histogram_summary summary;
     histogram_record(&histogram, 5, 1);
     histogram_record(&histogram, UINT64_MAX, 1);
@@ -223,7 +226,7 @@ static void *record(void *histogram)
 
 START_TEST(a_reader_sees_only_growth_while_the_owner_records)
 {
-    static struct histogram histogram;
+    struct histogram histogram = {0};
     struct histogram_summary now = {0}, before = {0};
     pthread_t owner;
     ck_assert_int_eq(pthread_create(&owner, NULL, record, &histogram), 0);
@@ -261,7 +264,7 @@ Suite *histogram_suite(void)
     TCase *summaries = tcase_create("summaries");
     tcase_add_test(summaries, an_empty_histogram_is_all_zeros);
     tcase_add_test(summaries, many_at_once_are_as_many_one_by_one);
-    tcase_add_loop_test(summaries, one_value_is_its_own_every_percentile, 0, 13);
+    tcase_add_loop_test(summaries, one_value_is_its_own_every_percentile, 0, COUNT_OF(single_values));
     tcase_add_test(summaries, the_greatest_value_is_kept_exactly);
     tcase_add_loop_test(summaries, percentiles_are_those_of_the_sorted_values, 0, COUNT_OF(samples));
     suite_add_tcase(suite, summaries);

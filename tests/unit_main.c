@@ -3,12 +3,18 @@
 #include <stdlib.h>
 
 /* X(function): `Suite *function(void)`, one a unit. */
-#define SUITES(X)                                                                                                  \
-    X(ring_suite)                                                                                                 \
-    X(arena_suite)                                                                                                \
-    X(doorbell_suite)                                                                                             \
-    X(frame_headers_suite)                                                                                        \
-    X(ctl_stats_suite)
+#define SUITES(X)                                                                                            \
+    X(ring_suite)                                                                                            \
+    X(arena_suite)                                                                                           \
+    X(doorbell_suite)                                                                                        \
+    X(frame_headers_suite)                                                                                   \
+    X(offload_suite)                                                                                         \
+    X(ctl_stats_suite)                                                                                       \
+    X(stats_segment_suite)                                                                                   \
+    X(settings_suite)                                                                                        \
+    X(histogram_suite)                                                                                       \
+    X(memory_segment_suite)                                                                                  \
+    X(counters_suite)
 
 #define X(function) Suite *function(void);
 SUITES(X)

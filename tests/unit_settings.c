@@ -3,6 +3,7 @@
 #include "unit_support.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <string.h>
 
 #define SECOND_NS UINT64_C(1000000000)
@@ -109,15 +110,24 @@ START_TEST(values_are_written_in_their_greatest_whole_unit)
         uint64_t value;
         const char *text;
     } rows[] = {
-        {"retry-wait", 1, "1ns"},         {"retry-wait", 999, "999ns"},
-        {"retry-wait", 1000, "1us"},      {"retry-wait", 1001, "1001ns"},
-        {"retry-wait", 1500000, "1500us"}, {"retry-wait", 100000000, "100ms"},
-        {"retry-deadline", 10 * SECOND_NS, "10s"}, {"retry-wait", 0, "0ns"},
-        {"express-max", 1023, "1023"},    {"express-max", 1024, "1KiB"},
-        {"express-quota-bytes", 1048576, "1MiB"}, {"express-quota-bytes", 1049600, "1025KiB"},
-        {"retry-max", 0, "0"},            {"retry-max", 1024, "1024"},
-        {"idle", IDLE_SPIN, "spin"},      {"idle", IDLE_PARK, "park"},
-        {"ack", ACK_OVERTAKE, "overtake"}, {"ack", 99, ""},
+        {"retry-wait", 1, "1ns"},
+        {"retry-wait", 999, "999ns"},
+        {"retry-wait", 1000, "1us"},
+        {"retry-wait", 1001, "1001ns"},
+        {"retry-wait", 1500000, "1500us"},
+        {"retry-wait", 100000000, "100ms"},
+        {"retry-deadline", 10 * SECOND_NS, "10s"},
+        {"retry-wait", 0, "0ns"},
+        {"express-max", 1023, "1023"},
+        {"express-max", 1024, "1KiB"},
+        {"express-quota-bytes", 1048576, "1MiB"},
+        {"express-quota-bytes", 1049600, "1025KiB"},
+        {"retry-max", 0, "0"},
+        {"retry-max", 1024, "1024"},
+        {"idle", IDLE_SPIN, "spin"},
+        {"idle", IDLE_PARK, "park"},
+        {"ack", ACK_OVERTAKE, "overtake"},
+        {"ack", 99, ""},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char text[64] = "unwritten";
@@ -151,18 +161,29 @@ START_TEST(values_are_read_as_people_write_them)
         const char *text;
         uint64_t value;
     } rows[] = {
-        {"retry-wait", "1000ns", 1000},     {"retry-wait", "50us", 50000},      {"retry-wait", "2ms", 2000000},
-        {"retry-deadline", "3s", 3 * SECOND_NS}, {"retry-wait", "050us", 50000}, {"express-max", "256", 256},
-        {"express-max", "256B", 256},       {"express-max", "1KiB", 1024},      {"express-quota-bytes", "1MiB", 1048576},
-        {"retry-max", "0", 0},              {"retry-max", "1000", 1000},        {"on-budget", "drop", 0},
-        {"ack", "overtake", ACK_OVERTAKE},  {"idle", "park", IDLE_PARK},        {"bulk", "fifo", 0},
+        {"retry-wait", "1000ns", 1000},
+        {"retry-wait", "50us", 50000},
+        {"retry-wait", "2ms", 2000000},
+        {"retry-deadline", "3s", 3 * SECOND_NS},
+        {"retry-wait", "050us", 50000},
+        {"express-max", "256", 256},
+        {"express-max", "256B", 256},
+        {"express-max", "1KiB", 1024},
+        {"express-quota-bytes", "1MiB", 1048576},
+        {"retry-max", "0", 0},
+        {"retry-max", "1000", 1000},
+        {"on-budget", "drop", 0},
+        {"ack", "overtake", ACK_OVERTAKE},
+        {"idle", "park", IDLE_PARK},
+        {"bulk", "fifo", 0},
     };
     for (size_t i = 0; i < COUNT_OF(rows); i++) {
         char message[256] = "";
         uint64_t value = UINT64_MAX;
-        int err = setting_parse(setting_named(rows[i].setting), rows[i].text, &value, message, sizeof message);
-        ck_assert_msg(err == 0 && value == rows[i].value, "%s=%s gave %" PRIu64 " %s", rows[i].setting, rows[i].text,
-                      value, message);
+        int err =
+            setting_parse(setting_named(rows[i].setting), rows[i].text, &value, message, sizeof message);
+        ck_assert_msg(err == 0 && value == rows[i].value, "%s=%s gave %" PRIu64 " %s", rows[i].setting,
+                      rows[i].text, value, message);
     }
 }
 END_TEST
@@ -181,6 +202,7 @@ static const struct {
     const char *allowed;
 } bad_values[] = {
     {"a bare number for a duration", "retry-wait", "50", RETRY_WAIT_RANGE},
+    {"a bare number in the range of a duration", "retry-wait", "50000", RETRY_WAIT_RANGE},
     {"a bare zero for a duration", "retry-wait", "0", RETRY_WAIT_RANGE},
     {"nothing", "retry-wait", "", RETRY_WAIT_RANGE},
     {"nothing", "retry-max", "", RETRY_MAX_RANGE},
@@ -233,8 +255,8 @@ START_TEST(a_bad_value_is_refused_with_what_is_allowed)
     enum setting setting = setting_named(bad_values[_i].setting);
     const char *text = bad_values[_i].text, *given = bad_values[_i].given;
     snprintf(quoted, sizeof quoted, "\"%s\"", text);
-    ck_assert_msg(setting_parse(setting, text, &value, message, sizeof message) == -EINVAL, "%s: %s=%s", given,
-                  bad_values[_i].setting, text);
+    ck_assert_msg(setting_parse(setting, text, &value, message, sizeof message) == -EINVAL, "%s: %s=%s",
+                  given, bad_values[_i].setting, text);
     ck_assert_uint_eq(value, 77);
     ck_assert_msg(strstr(message, bad_values[_i].setting) && strstr(message, quoted) &&
                       strstr(message, bad_values[_i].allowed),
@@ -267,6 +289,9 @@ START_TEST(durations_and_sizes_go_up_to_64_bits)
     ck_assert_int_eq(parse_size_bytes("17592186044416MiB", &value), -EINVAL);
     ck_assert_int_eq(parse_count("18446744073709551615", &value), 0);
     ck_assert_uint_eq(value, UINT64_MAX);
+    ck_assert_int_eq(parse_duration_ns("18446744073709551616ns", &value), -EINVAL);
+    ck_assert_int_eq(parse_size_bytes("18446744073709551616", &value), -EINVAL);
+    ck_assert_int_eq(parse_count("18446744073709551616", &value), -EINVAL);
     ck_assert_int_eq(parse_count("1KiB", &value), -EINVAL);
 }
 END_TEST

@@ -14,6 +14,7 @@
 
 struct budget {
     bool open;            /* the batch at hand was refused at least once */
+    bool waiting;         /* the last offer was refused: what is left goes on when the wait is over */
     bool spent;           /* each of its frames left gets one last try */
     uint32_t frames;      /* frames of the batch not done with yet */
     uint64_t waits;       /* begun so far */
@@ -38,13 +39,15 @@ static inline void budget_refuse(struct budget *budget, const struct policy *pol
         return;
     }
     budget->waits++;
+    budget->waiting = true;
     budget->next_try_ns = earlier_ns(now_ns + policy->retry_wait, budget->deadline_ns);
 }
 
-/* Whether the batch at hand may be offered now: it was never refused, its wait is over, or it is on its last try. */
+/* Whether the batch at hand may be offered now: its last offer was not refused, its wait is over, or it is on its last
+ * tries. */
 static inline bool budget_due(const struct budget *budget, uint64_t now_ns)
 {
-    return !budget->open || budget->spent || now_ns >= budget->next_try_ns;
+    return !budget->open || !budget->waiting || budget->spent || now_ns >= budget->next_try_ns;
 }
 
 /* `frames` of the batch at hand are done with, sent or dropped. Returns whether that was the last of them; the
@@ -53,6 +56,7 @@ static inline bool budget_done(struct budget *budget, uint32_t frames)
 {
     if (!budget->open)
         return false;
+    budget->waiting = false; /* progress ends the wait; it refills nothing */
     budget->frames = frames < budget->frames ? budget->frames - frames : 0;
     if (budget->frames > 0)
         return false;

@@ -35,6 +35,16 @@ static int add_cpu(struct cpu_list *list, unsigned long cpu, const char *text, s
     return 0;
 }
 
+void cpu_list_add(struct cpu_list *list, uint16_t cpu)
+{
+    for (uint32_t i = 0; i < list->count; i++) {
+        if (list->cpu[i] == cpu)
+            return;
+    }
+    if (list->count < LAYOUT_CPUS_MAX)
+        list->cpu[list->count++] = cpu;
+}
+
 int cpu_list_parse(struct cpu_list *list, const char *text, struct fault *fault)
 {
     const char *at = text;

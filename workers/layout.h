@@ -46,6 +46,9 @@ struct placement {
 /* Reads `2,3` or `2-5` or both. Returns 0, or -EINVAL with a FAULT_USAGE. */
 int cpu_list_parse(struct cpu_list *list, const char *text, struct fault *fault);
 
+/* Adds a core unless it is there already or the list is full. */
+void cpu_list_add(struct cpu_list *list, uint16_t cpu);
+
 /* Reads a layout's name. A map is read in full by layout_place, when the number of queues is known. */
 int layout_parse(struct layout *layout, const char *text, struct fault *fault);
 

@@ -37,7 +37,13 @@ static int open_ports(struct link *link, struct fault *fault)
         link->port_seen[i] = port_state(&link->port[i]);
     }
     uint32_t a = link->port[0].facts.queues, b = link->port[1].facts.queues;
-    link->queues = a < b ? a : b;
+    if (a != b)
+        return fault_set(
+            fault, FAULT_USAGE, EINVAL,
+            "link \"%s\": port a has %u queues and port b %u: what the kernel puts on the surplus ones "
+            "would reach nobody (give both the same queues=)",
+            link->config.name, a, b);
+    link->queues = a;
     link->paths = 2 * link->queues;
     return 0;
 }
@@ -99,23 +105,19 @@ static int make_path(struct link *link, uint32_t number, uint64_t hash_seed, str
         return err;
     struct reader *reader = alone(sizeof *reader);
     struct writer *writer = alone(sizeof *writer);
-    if (!reader || !writer) {
+    struct stats_path *stats = &link->segment->path[number];
+    if (!reader || !writer ||
+        reader_open(reader, from, number / 2, to->facts.max_frame_bytes, &path->memory, &stats->reader,
+                    hash_seed) != 0) {
         free(reader);
         free(writer);
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for a path of link \"%s\"",
                          link->config.name);
     }
-    struct stats_path *stats = &link->segment->path[number];
-    err = reader_open(reader, from, number / 2, to->facts.max_frame_bytes, &path->memory, &stats->reader,
-                      hash_seed);
-    assert(err == 0 || err == -ENOMEM);
-    path->reader = reader;
-    path->writer = writer;
-    if (err)
-        return fault_set(fault, FAULT_RUNTIME, -err, "no memory for the buffers of link \"%s\"",
-                         link->config.name);
     err = writer_open(writer, to, number / 2, &path->memory, stats);
     assert(err == 0);
+    path->reader = reader;
+    path->writer = writer;
     return 0;
 }
 
@@ -177,7 +179,7 @@ static uint32_t close_path(struct path *path)
     uint32_t lost = 0;
     if (path->writer)
         writer_close(path->writer);
-    if (path->reader && path->reader->arena.base)
+    if (path->reader)
         reader_close(path->reader, &lost);
     free(path->reader);
     free(path->writer);

@@ -1,6 +1,6 @@
 /* link: two ports joined: its paths, their memory, its stats segment, its policy.
  *
- * A link with Q queues (the smaller of its ports' counts) has 2 * Q paths; path number queue * 2 + direction, where
+ * A link with Q queues (both ports have as many) has 2 * Q paths; path number queue * 2 + direction, where
  * direction 0 goes from a to b. Built and torn down by the control thread; in between its readers and writers belong
  * to the workers that run them (engine.h). */
 #ifndef VMLANE_WORKERS_LINK_H

@@ -8,7 +8,7 @@ int path_memory_create(struct path_memory *memory, const char *label, uint32_t m
     *memory = (struct path_memory){
         .segment = {.fd = -1},
         .cells = PATH_CELLS,
-        .larges = max_frame_bytes > FRAME_CELL_ROOM_BYTES ? PATH_LARGES : 0,
+        .larges = max_frame_bytes >= FRAME_CELL_ROOM_BYTES ? PATH_LARGES : 0,
         .bulk_bytes = spsc_ring_footprint(PATH_BULK_ENTRIES, sizeof(struct frame_desc)),
         .express_bytes = spsc_ring_footprint(PATH_EXPRESS_ENTRIES, sizeof(struct express_desc)),
         .returns_bytes = spsc_ring_footprint(PATH_RETURN_ENTRIES, sizeof(struct return_entry)),

@@ -12,7 +12,8 @@ struct tally {
     uint64_t rx_bytes;
     uint64_t hidden_frames;
     uint64_t hidden_bytes;
-    bool pushed; /* the writer has something new */
+    uint32_t bulk_room; /* entries of the bulk lane that may be filled without another look */
+    bool pushed;        /* the writer has something new */
 };
 
 int reader_open(struct reader *reader, struct port *port, uint32_t queue, uint32_t max_frame_bytes,
@@ -70,6 +71,10 @@ static void drop(struct reader *reader, const struct frame_desc *desc, uint32_t 
 static enum path_counter refuse(const struct reader *reader, const struct frame_desc *desc,
                                 uint32_t length_bytes)
 {
+    bool cut_in_cell =
+        (desc->length_flags & (FRAME_FLAG_TRUNCATED | FRAME_FLAG_MORE)) == FRAME_FLAG_TRUNCATED;
+    if (cut_in_cell && reader->arena.larges > 0)
+        return COUNTER_drop_lane_full_frames; /* every large buffer was in the lanes */
     if (desc->length_flags & FRAME_FLAG_TRUNCATED)
         return COUNTER_drop_truncated_frames;
     if (length_bytes < PORT_FRAME_MIN_BYTES)
@@ -151,13 +156,16 @@ static void push_express(struct reader *reader, const struct frame_desc *desc, s
 static void push_bulk(struct reader *reader, const struct frame_desc *desc, uint32_t parts,
                       uint32_t length_bytes, const struct frame_headers *headers, struct tally *tally)
 {
-    if (spsc_reserve(&reader->bulk, parts) < parts) {
+    if (tally->bulk_room < parts)
+        tally->bulk_room = spsc_reserve(&reader->bulk, PORT_RX_DESCS_MAX);
+    if (tally->bulk_room < parts) {
         drop(reader, desc, parts, COUNTER_drop_lane_full_frames);
         return;
     }
     for (uint32_t i = 0; i < parts; i++)
         *spsc_frame_slot(&reader->bulk, i) = desc[i];
     spsc_advance(&reader->bulk, parts);
+    tally->bulk_room -= parts;
     flow_entry(&reader->flows, headers->flow_hash)->last_bulk = reader->bulk.tail;
     if (headers->flags & FRAME_HEADERS_FENCE)
         *flow_fence(&reader->flows, headers->pair_hash) = reader->bulk.tail;
@@ -239,17 +247,13 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
 struct agent_report reader_step(struct reader *reader, const struct agent_step *step)
 {
     struct agent_report report = {.deadline_ns = NEVER_NS};
-    uint32_t reclaimed = arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
+    arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
     report.frames = move_batch(reader, step);
-    if (report.frames == 0 && (reclaimed > 0 || !reader->shown)) {
+    if (report.frames == 0 &&
+        arena_away(&reader->arena) != shared_u64_load_relaxed(&reader->stats->buffers_away))
         show_buffers(reader);
-        reader->shown = true;
-    }
-    if (reader->port->ops->tick) {
-        if (step->meter->now_ns >= reader->next_tick_ns)
-            reader->next_tick_ns = reader->port->ops->tick(reader->port, reader->queue, step->meter->now_ns);
-        report.deadline_ns = reader->next_tick_ns;
-    }
+    if (reader->port->ops->tick)
+        report.deadline_ns = reader->port->ops->tick(reader->port, reader->queue, step->meter->now_ns);
     if (arena_away(&reader->arena) > shared_u64_load_relaxed(&reader->stats->buffers_armed))
         report.deadline_ns = earlier_ns(report.deadline_ns, step->meter->now_ns + RECLAIM_NS);
     return report;

@@ -26,9 +26,7 @@ struct reader {
     struct spsc_consumer returns;
     struct spsc_producer bulk;
     struct spsc_producer express;
-    bool shown;       /* the account of buffers was shown after the port armed its first */
     uint64_t hash_seed;
-    uint64_t next_tick_ns;
     const struct doorbell *writer_bell; /* null: the writer is on the same worker */
     struct stats_path_reader *stats;
     struct flow_table flows;

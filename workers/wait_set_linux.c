@@ -8,8 +8,16 @@
 
 int wait_set_open(struct wait_set *set)
 {
+    struct epoll_event none;
     set->fd = epoll_create1(EPOLL_CLOEXEC);
-    return set->fd < 0 ? -errno : 0;
+    if (set->fd < 0)
+        return -errno;
+    /* A kernel without the call (before 5.11) is to be noticed here, not as a worker that never sleeps. */
+    if (epoll_pwait2(set->fd, &none, 1, &(struct timespec){0}, NULL) < 0 && errno == ENOSYS) {
+        wait_set_close(set);
+        return -ENOSYS;
+    }
+    return 0;
 }
 
 void wait_set_close(struct wait_set *set)

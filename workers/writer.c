@@ -85,21 +85,20 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
 {
     uint32_t entries = 0;
     uint64_t bytes = 0;
+    uint32_t room = spsc_reserve(&writer->returns, 2 * frames);
     for (uint32_t i = 0; i < frames; i++) {
         uint32_t parts = entry_count(lane_entry(lane, entries));
-        uint32_t room = spsc_reserve(&writer->returns, parts);
-        assert(room == parts); /* the return ring holds every buffer there is */
-        (void)room;
+        assert(entries + parts <= room); /* the return ring holds every buffer there is */
         for (uint32_t part = 0; part < parts; part++) {
             const struct frame_desc *desc = lane_entry(lane, entries + part);
-            struct return_entry *slot = spsc_producer_slot(&writer->returns, part, sizeof *slot);
+            struct return_entry *slot = spsc_producer_slot(&writer->returns, entries + part, sizeof *slot);
             *slot = (struct return_entry){.offset_lines = desc->offset_lines};
             bytes += frame_desc_length_bytes(desc);
         }
-        spsc_advance(&writer->returns, parts);
         entries += parts;
     }
-    spsc_publish(&writer->returns);
+    (void)room;
+    spsc_commit(&writer->returns, entries);
     spsc_release(&lane->ring, entries);
     shared_u64_add(&writer->stats->lane_out_frames[lane->number], frames);
     shared_u64_add(&writer->stats->lane_out_bytes[lane->number], bytes);
@@ -163,6 +162,7 @@ static uint32_t refuse(struct writer *writer, struct lane *lane, const struct po
                        const struct tx_result *result, uint32_t frames, bool charged, uint64_t now_ns)
 {
     count_busy(writer, result->cause);
+    writer->refused_last_ns = now_ns;
     if (writer->refused_since_ns == 0)
         writer->refused_since_ns = now_ns;
     if (lane->budget.open && lane->budget.spent) {
@@ -170,8 +170,10 @@ static uint32_t refuse(struct writer *writer, struct lane *lane, const struct po
         return 1;
     }
     lane->refused_by_fd = result->wait == TX_WAIT_FD;
-    if (!charged)
+    if (!charged) {
+        lane->budget.refused_ns = now_ns; /* what came before is counted */
         return 0;
+    }
     lane->tried_early = false;
     budget_refuse(&lane->budget, policy, now_ns, frames);
     if (lane->budget.spent)
@@ -223,7 +225,7 @@ static uint32_t act(struct writer *writer, struct lane *lane, const struct polic
 static void count_call(struct writer *writer, const struct lane *lane, uint32_t frames, uint64_t now_ns)
 {
     count(writer, frames > 1 ? COUNTER_tx_batch_calls : COUNTER_tx_single_calls, 1);
-    if (!lane->budget.open)
+    if (!lane->budget.open || !(lane->budget.waiting || lane->budget.spent))
         return;
     count(writer, COUNTER_tx_retry_calls, 1);
     if (lane->budget.spent)
@@ -346,20 +348,26 @@ static uint32_t take_turn(struct writer *writer, const struct agent_step *step)
 
 static void report_lane(const struct lane *lane, struct agent_report *report)
 {
-    if (!lane->budget.open || lane->budget.spent)
+    if (!lane->budget.open)
         return;
+    if (lane->budget.spent || !lane->budget.waiting) {
+        report->deadline_ns =
+            0; /* what is left is due at once: a step that moved nothing must not lead to sleep */
+        return;
+    }
     report->deadline_ns = earlier_ns(report->deadline_ns, lane->budget.next_try_ns);
     report->wants_writable |= lane->refused_by_fd && !lane->tried_early;
 }
 
-static void show_state(const struct writer *writer, uint64_t now_ns)
+static void show_state(const struct writer *writer)
 {
     enum link_state state = LINK_STATE_UP;
     if (writer->last_status == TX_DOWN)
         state = LINK_STATE_DOWN;
     else if (writer->last_status == TX_GONE)
         state = LINK_STATE_WAITING;
-    else if (writer->refused_since_ns && now_ns - writer->refused_since_ns >= WRITER_STALLED_NS)
+    else if (writer->refused_since_ns &&
+             writer->refused_last_ns - writer->refused_since_ns >= WRITER_STALLED_NS)
         state = LINK_STATE_STALLED;
     else if (writer->express.budget.open || writer->bulk.budget.open)
         state = LINK_STATE_REFUSED;
@@ -379,7 +387,7 @@ struct agent_report writer_step(struct writer *writer, const struct agent_step *
     }
     report_lane(&writer->express, &report);
     report_lane(&writer->bulk, &report);
-    show_state(writer, step->meter->now_ns);
+    show_state(writer);
     return report;
 }
 

@@ -46,6 +46,7 @@ struct writer {
     bool express_offered; /* express was offered, or seen empty, since the last bulk call */
     enum tx_status last_status;
     uint64_t refused_since_ns; /* the first refusal since the last acceptance; 0: none */
+    uint64_t refused_last_ns;  /* the last refusal */
     struct stats_path_writer *stats;
     struct histogram *tx_batch_frames;
     struct histogram *budget_wait_ns;

@@ -1,0 +1,166 @@
+#include "flow_queue.h"
+
+#include "../ring/arena.h"
+
+#include <stdlib.h>
+
+struct flow_queues *flow_queues_create(uint32_t nodes)
+{
+    struct flow_queues *queues = calloc(1, sizeof *queues);
+    if (!queues)
+        return NULL;
+    queues->node = calloc(nodes, sizeof *queues->node);
+    if (!queues->node) {
+        free(queues);
+        return NULL;
+    }
+    queues->nodes = nodes;
+    queues->new_flows = queues->old_flows = (struct flow_chain){FLOW_QUEUES, FLOW_QUEUES};
+    for (uint32_t i = 0; i < FLOW_QUEUES; i++)
+        queues->queue[i].head = queues->queue[i].tail = FLOW_NODE_NONE;
+    return queues;
+}
+
+void flow_queues_destroy(struct flow_queues *queues)
+{
+    if (queues)
+        free(queues->node);
+    free(queues);
+}
+
+static uint32_t fence_of(uint32_t flow_hash)
+{
+    return flow_hash >> 20; /* the address pair's bits */
+}
+
+uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc *desc)
+{
+    uint32_t own = desc->flow_hash * UINT32_C(0x9e3779b1) >> 22; /* all bits take part */
+    uint32_t fence = fence_of(desc->flow_hash);
+    if (queues->fence_frames[fence] > 0 && queues->queue[own].frames == 0)
+        return queues->fence_queue[fence];
+    return own;
+}
+
+static void chain_append(struct flow_queues *queues, struct flow_chain *chain, uint32_t number,
+                         enum flow_list list)
+{
+    queues->queue[number].next = FLOW_QUEUES;
+    queues->queue[number].list = list;
+    if (chain->head == FLOW_QUEUES)
+        chain->head = number;
+    else
+        queues->queue[chain->tail].next = number;
+    chain->tail = number;
+}
+
+static uint32_t chain_remove_head(struct flow_queues *queues, struct flow_chain *chain)
+{
+    uint32_t number = chain->head;
+    chain->head = queues->queue[number].next;
+    if (chain->head == FLOW_QUEUES)
+        chain->tail = FLOW_QUEUES;
+    queues->queue[number].list = FLOW_LIST_NONE;
+    return number;
+}
+
+void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct frame_desc *desc,
+                      uint32_t parts, uint64_t sequence, uint32_t quantum_bytes)
+{
+    uint32_t index = desc->offset_lines / ARENA_CELL_LINES;
+    struct flow_node *node = &queues->node[index];
+    struct flow_queue *queue = &queues->queue[number];
+    *node = (struct flow_node){
+        .desc = {desc[0]}, .sequence = sequence, .next = FLOW_NODE_NONE, .queue = (uint16_t)number};
+    node->length_bytes = frame_desc_length_bytes(&desc[0]);
+    if (parts == 2) {
+        node->desc[1] = desc[1];
+        node->length_bytes += frame_desc_length_bytes(&desc[1]);
+    }
+    if (desc->length_flags & FRAME_FLAG_FRAGMENT) {
+        uint32_t fence = fence_of(desc->flow_hash);
+        node->fence = (uint16_t)(fence + 1);
+        queues->fence_frames[fence]++;
+        queues->fence_queue[fence] = (uint16_t)number;
+    }
+    if (queue->tail == FLOW_NODE_NONE)
+        queue->head = index;
+    else
+        queues->node[queue->tail].next = index;
+    queue->tail = index;
+    queue->frames++;
+    queue->bytes += node->length_bytes;
+    queues->frames++;
+    queues->bytes += node->length_bytes;
+    if (queue->list == FLOW_LIST_NONE) {
+        queue->deficit_bytes = quantum_bytes;
+        chain_append(queues, &queues->new_flows, number, FLOW_LIST_NEW);
+    }
+}
+
+static struct flow_node *take_head(struct flow_queues *queues, struct flow_queue *queue)
+{
+    struct flow_node *node = &queues->node[queue->head];
+    queue->head = node->next;
+    if (queue->head == FLOW_NODE_NONE)
+        queue->tail = FLOW_NODE_NONE;
+    queue->frames--;
+    queue->bytes -= node->length_bytes;
+    queues->frames--;
+    queues->bytes -= node->length_bytes;
+    queue->in_hand++;
+    return node;
+}
+
+struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes)
+{
+    /* Each step serves a queue, or moves one to the end of the old list with a fresh quantum, or empties one out of
+     * the lists; a queue whose head is past the limit is only moved. Two rounds over all of them find what there is. */
+    for (uint32_t step = 0; step < 2 * FLOW_QUEUES + 2; step++) {
+        struct flow_chain *chain =
+            queues->new_flows.head != FLOW_QUEUES ? &queues->new_flows : &queues->old_flows;
+        if (chain->head == FLOW_QUEUES)
+            return NULL;
+        uint32_t number = chain->head;
+        struct flow_queue *queue = &queues->queue[number];
+        bool is_new = chain == &queues->new_flows;
+        if (queue->frames == 0) {
+            chain_remove_head(queues, chain);
+            /* A new flow that ran empty passes through the old list once, so that it cannot starve the others by
+             * coming back at once (RFC 8290, 4.1). */
+            if (is_new)
+                chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
+            continue;
+        }
+        bool past_limit = (int64_t)(queues->node[queue->head].sequence - limit) >= 0;
+        if (queue->deficit_bytes <= 0 || past_limit) {
+            if (queue->deficit_bytes <= 0)
+                queue->deficit_bytes += quantum_bytes;
+            chain_remove_head(queues, chain);
+            chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
+            continue;
+        }
+        struct flow_node *node = take_head(queues, queue);
+        queue->deficit_bytes -= node->length_bytes;
+        return node;
+    }
+    return NULL;
+}
+
+void flow_queues_done(struct flow_queues *queues, const struct flow_node *node)
+{
+    queues->queue[node->queue].in_hand--;
+    if (node->fence)
+        queues->fence_frames[node->fence - 1]--;
+}
+
+struct flow_node *flow_queues_pop_fattest(struct flow_queues *queues)
+{
+    struct flow_queue *fattest = NULL;
+    for (uint32_t i = 0; i < FLOW_QUEUES; i++) {
+        struct flow_queue *queue = &queues->queue[i];
+        if (queue->frames > 0 && (!fattest || queue->bytes > fattest->bytes))
+            fattest = queue;
+    }
+    return fattest ? take_head(queues, fattest) : NULL;
+}

@@ -1,0 +1,95 @@
+/* flow_queue: the writer's private queues of bulk frames, one a flow, served in turn by bytes.
+ *
+ * The shape of FQ-CoDel (RFC 8290): frames are hashed to queues by their keyed flow hash; a queue that was empty is
+ * served first (sparse flows); queues are served by deficit round robin with a quantum of bytes; each has its own
+ * CoDel; on overflow frames go from the head of the fattest queue. All owned by one writer agent: no locks, no atomics,
+ * and no allocation, since every frame has a cell and a cell's number is its node here.
+ *
+ * Order: frames of one queue leave in the order they came, so a flow's frames do. A frame whose flow cannot be told
+ * (FRAME_FLAG_FRAGMENT) queues by its address pair and raises the pair's fence: while such frames wait, later frames of
+ * the pair, unless their own queue has frames, join that queue. The upper bits of the flow hash name the pair
+ * (frame_headers.h). */
+#ifndef VMLANE_WORKERS_FLOW_QUEUE_H
+#define VMLANE_WORKERS_FLOW_QUEUE_H
+
+#include "../ring/frame_desc.h"
+#include "codel.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#define FLOW_QUEUES     1024u
+#define FLOW_FENCES     4096u
+#define FLOW_NODE_NONE  UINT32_MAX
+#define FLOW_DROP_BATCH 64u /* frames that one overflow drops from the fattest queue */
+
+/* A waiting frame; its number is its cell's. */
+struct flow_node {
+    struct frame_desc desc[2]; /* two if it goes on in a large buffer */
+    uint64_t sequence; /* its place in the bulk lane, which is compared with an express frame's stamp */
+    uint32_t length_bytes;
+    uint32_t next;  /* in its queue, or FLOW_NODE_NONE */
+    uint16_t queue; /* which it is in */
+    uint16_t fence; /* fence that it holds up plus 1, or 0 */
+};
+
+enum flow_list { FLOW_LIST_NONE, FLOW_LIST_NEW, FLOW_LIST_OLD };
+
+struct flow_queue {
+    uint32_t head;
+    uint32_t tail;
+    uint32_t frames;
+    uint32_t in_hand;         /* taken from here and not yet sent or dropped */
+    uint32_t express_waiting; /* frames of these flows in the writer's express queue */
+    uint32_t next;            /* in its list, or FLOW_QUEUES */
+    uint64_t bytes;
+    int64_t deficit_bytes;
+    uint8_t list; /* enum flow_list */
+    struct codel codel;
+};
+
+struct flow_chain {
+    uint32_t head; /* queue numbers; FLOW_QUEUES: empty */
+    uint32_t tail;
+};
+
+struct flow_queues {
+    struct flow_queue queue[FLOW_QUEUES];
+    uint16_t fence_frames[FLOW_FENCES]; /* frames that hold the fence up */
+    uint16_t fence_queue[FLOW_FENCES];  /* where they wait */
+    struct flow_chain new_flows;
+    struct flow_chain old_flows;
+    struct flow_node *node; /* one a cell */
+    uint32_t nodes;
+    uint32_t frames;
+    uint64_t bytes;
+};
+
+/* `nodes` is the number of cells of the arena. Allocates. Returns the queues, or null. */
+struct flow_queues *flow_queues_create(uint32_t nodes);
+void flow_queues_destroy(struct flow_queues *queues);
+
+/* The queue that a frame goes to. */
+uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc *desc);
+
+/* Whether a frame would have to wait behind others of its flow. */
+static inline bool flow_queue_waits(const struct flow_queues *queues, uint32_t queue)
+{
+    return queues->queue[queue].frames + queues->queue[queue].in_hand > 0;
+}
+
+/* Appends a frame of one or two descriptors. `quantum_bytes` is what a new flow may send at once. */
+void flow_queues_push(struct flow_queues *queues, uint32_t queue, const struct frame_desc *desc,
+                      uint32_t parts, uint64_t sequence, uint32_t quantum_bytes);
+
+/* Takes the next frame in turn whose sequence is below `limit`, or null if there is none. The node stays the caller's,
+ * counted as in its queue's hand, until flow_queues_done. */
+struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes);
+
+/* A frame that was popped is sent or dropped. */
+void flow_queues_done(struct flow_queues *queues, const struct flow_node *node);
+
+/* Takes the head of the queue with the most bytes, or null if all are empty. */
+struct flow_node *flow_queues_pop_fattest(struct flow_queues *queues);
+
+#endif
