@@ -82,7 +82,7 @@ const char *port_note_text(enum port_note note)
 {
     static const char *const text[] = {
         [PORT_NOTE_PEER_FOUND] = "peer found",
-        [PORT_NOTE_PEER_LOST] = "peer lost",
+        [PORT_NOTE_PEER_LOST] = "peer gone",
         [PORT_NOTE_PEER_UNNAMED] =
             "peer has no address: its frames are taken, none can be sent to it (bind its socket)",
         [PORT_NOTE_PEER_REFUSES] = "cannot connect to the peer",

@@ -16,7 +16,9 @@ DPDK_CFLAGS = $(shell pkg-config --cflags libdpdk | sed 's/-I/-isystem /g')
 DPDK_LIBS   = $(shell pkg-config --libs-only-L libdpdk) -Wl,--as-needed -lrte_ring -lrte_eal
 endif
 
-PERF_PROGRAMS = $(BUILD)/perf/ring
+PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_COMMON)
+
+PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward
 
 .PHONY: perf check-perf-smoke
 perf: all | deps-perf
@@ -41,8 +43,12 @@ $(BUILD)/perf/ring: $(PERF_RING) $(BUILD)/lib/engine.a
 	@echo '  $@'
 	$(Q)$(PERF_LD) -pthread $(CFLAGS) -o $@ $^ -lm $(DPDK_LIBS)
 
+$(BUILD)/perf/forward: $(PERF_FORWARD) $(BUILD)/lib/engine.a | $(BUILD)/vmlane
+	@mkdir -p $(@D)
+	$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
 # Each benchmark runs for a moment, so that it cannot rot; its figures are not looked at.
 check-perf-smoke: $(PERF_PROGRAMS)
 	tests/perf-smoke $(BUILD)
 
--include $(PERF_RING:.o=.d)
+-include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d)

@@ -1,5 +1,7 @@
 #include "scenario_support.h"
 
+#include "scenario_net.h"
+
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -19,12 +21,13 @@
 #define PROGRAM_MS    20000
 #define READY_MS      10000
 #define REST_NS       (5 * SECOND)
+#define REST_PAUSE_NS (30 * MS)
 #define END_NS        (5 * SECOND)
 
 const char *scenario_build = "build";
 const char *scenario_root = "/tmp";
 
-static char test_folder[PATH_MAX];
+static char test_folder[PATH_MAX - 64];
 
 uint64_t now_ns(void)
 {
@@ -107,12 +110,13 @@ unsigned folder_entries(const char *path)
 /* --- a program that runs to its end --- */
 
 /* In the child: the program dies with the test, its output goes to files or pipes. */
-static _Noreturn void become(const char *const *argv, int out_fd, int err_fd, const struct start *start)
+static _Noreturn void become(const char *const *argv, int out_fd, int err_fd, void (*in_child)(void *),
+                             void *context)
 {
     dup2(out_fd, STDOUT_FILENO);
     dup2(err_fd, STDERR_FILENO);
-    if (start && start->in_child)
-        start->in_child(start->context);
+    if (in_child)
+        in_child(context);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_DFL);
     execv(argv[0], (char *const *)(uintptr_t)argv);
@@ -146,7 +150,7 @@ static bool await_exit(pid_t pid, uint64_t within_ns, int *status)
     return true;
 }
 
-struct outcome run_program(const char *const *argv)
+struct outcome run_program_with(const char *const *argv, void (*in_child)(void *), void *context)
 {
     struct outcome outcome;
     const char *out_path, *err_path;
@@ -155,7 +159,7 @@ struct outcome run_program(const char *const *argv)
     pid_t pid = fork();
     ck_assert_int_ge(pid, 0);
     if (pid == 0)
-        become(argv, out_fd, err_fd, NULL);
+        become(argv, out_fd, err_fd, in_child, context);
     close(out_fd);
     close(err_fd);
     if (!await_exit(pid, PROGRAM_MS * MS, &outcome.status)) {
@@ -167,6 +171,49 @@ struct outcome run_program(const char *const *argv)
     unlink(out_path);
     unlink(err_path);
     return outcome;
+}
+
+struct outcome run_program(const char *const *argv)
+{
+    return run_program_with(argv, NULL, NULL);
+}
+
+void assert_fails(const struct outcome *outcome, int status, const char *part)
+{
+    ck_assert_msg(outcome->status == status, "status %d, wanted %d: %s", outcome->status, status,
+                  outcome->err);
+    assert_says(outcome->err, part);
+    ck_assert_msg(strncmp(outcome->err, "error ", 6) == 0, "the message has no level: %s", outcome->err);
+}
+
+pid_t helper_start(void (*function)(void *), void *context)
+{
+    fflush(NULL);
+    pid_t pid = fork();
+    ck_assert_int_ge(pid, 0);
+    if (pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        function(context);
+        _exit(0);
+    }
+    return pid;
+}
+
+void helper_end(pid_t pid)
+{
+    int status;
+    kill(pid, SIGKILL);
+    ck_assert(await_exit(pid, END_NS, &status));
+}
+
+TCase *scenario_case(Suite *suite, const char *name)
+{
+    TCase *test_case = tcase_create(name);
+    tcase_set_timeout(test_case, TEST_TIMEOUT_S);
+    tcase_add_checked_fixture(test_case, folders_open, NULL);
+    tcase_add_checked_fixture(test_case, netns_open, NULL);
+    suite_add_tcase(suite, test_case);
+    return test_case;
 }
 
 /* Fills argv from `used` on with `first` and what follows it. */
@@ -231,7 +278,7 @@ struct vmlane vmlane_start_with(const struct start *start)
     vmlane.pid = fork();
     ck_assert_int_ge(vmlane.pid, 0);
     if (vmlane.pid == 0)
-        become(argv, out[1], err_fd, start);
+        become(argv, out[1], err_fd, start->in_child, start->context);
     close(out[1]);
     close(err_fd);
     vmlane.out_fd = out[0];
@@ -263,14 +310,19 @@ char *vmlane_log(const struct vmlane *vmlane)
 
 uint64_t vmlane_cpu_ns(const struct vmlane *vmlane)
 {
-    unsigned long user, system;
-    char *text = file_text(text_of("/proc/%d/stat", (int)vmlane->pid));
-    const char *at = strrchr(text, ')');
-    ck_assert_ptr_nonnull(at);
-    int found = sscanf(at, ") %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %lu %lu", &user, &system);
-    ck_assert_int_eq(found, 2);
-    free(text);
-    return (user + system) * (SECOND / (uint64_t)sysconf(_SC_CLK_TCK));
+    uint64_t sum_ns = 0;
+    const char *path = text_of("/proc/%d/task", (int)vmlane->pid);
+    DIR *tasks = opendir(path);
+    ck_assert_msg(tasks != NULL, "cannot open %s: %s", path, strerror(errno));
+    for (const struct dirent *task; (task = readdir(tasks));) {
+        if (task->d_name[0] == '.')
+            continue;
+        char *text = file_text(text_of("%s/%s/schedstat", path, task->d_name));
+        sum_ns += strtoull(text, NULL, 10);
+        free(text);
+    }
+    closedir(tasks);
+    return sum_ns;
 }
 
 void vmlane_kill(struct vmlane *vmlane, int signal_number)
@@ -431,8 +483,8 @@ static const char *unrest_of_path(const json_t *path)
                       number_in(counters, "drop_lane_full_frames");
     uint64_t either = number_in(counters, "drop_too_big_frames");
     if (rx < pushed + reader || rx > pushed + reader + either)
-        return text_of("rx_frames %lu, pushed to the lanes %lu, dropped by the reader %lu to %lu", rx, pushed, reader,
-                       reader + either);
+        return text_of("rx_frames %lu, pushed to the lanes %lu, dropped by the reader %lu to %lu", rx, pushed,
+                       reader, reader + either);
     if (rx != number_in(counters, "tx_frames") + path_drops(path))
         return text_of("rx_frames %lu, tx_frames %lu, dropped %lu", rx, number_in(counters, "tx_frames"),
                        path_drops(path));
@@ -440,7 +492,8 @@ static const char *unrest_of_path(const json_t *path)
         number_in(json_object_get(lanes, "bulk"), "depth_frames") != 0)
         return "frames wait in the lanes";
     if (number_in(buffers, "away") != number_in(buffers, "armed"))
-        return text_of("buffers away %lu, armed %lu", number_in(buffers, "away"), number_in(buffers, "armed"));
+        return text_of("buffers away %lu, armed %lu", number_in(buffers, "away"),
+                       number_in(buffers, "armed"));
     if (number_in(path, "return_lies") != 0)
         return "a buffer came home that was not away";
     if (number_in(counters, "express_skipped_count") != 0)
@@ -454,6 +507,8 @@ static const char *unrest_of(const json_t *stat)
     json_t *process, *link, *path;
     json_array_foreach(json_object_get(stat, "processes"), i, process)
     {
+        if (strcmp(json_string_value(json_object_get(process, "state")), "dead") == 0)
+            continue;
         json_array_foreach(json_object_get(process, "links"), k, link)
         {
             json_array_foreach(json_object_get(link, "paths"), n, path)
@@ -468,16 +523,35 @@ static const char *unrest_of(const json_t *stat)
     return NULL;
 }
 
+/* All frames received by all links. */
+static uint64_t received_in(const json_t *stat)
+{
+    uint64_t sum = 0;
+    size_t i, k, n;
+    json_t *process, *link, *path;
+    json_array_foreach(json_object_get(stat, "processes"), i, process)
+    {
+        json_array_foreach(json_object_get(process, "links"), k, link)
+        {
+            json_array_foreach(json_object_get(link, "paths"), n, path) sum +=
+                number_in(json_object_get(path, "counters"), "rx_frames");
+        }
+    }
+    return sum;
+}
+
 json_t *stat_at_rest(void)
 {
-    uint64_t until_ns = now_ns() + REST_NS;
+    uint64_t until_ns = now_ns() + REST_NS, received_before = UINT64_MAX;
     for (;;) {
         json_t *stat = stat_all();
         const char *unrest = unrest_of(stat);
-        if (!unrest)
+        uint64_t received = received_in(stat);
+        if (!unrest && received == received_before)
             return stat;
-        ck_assert_msg(now_ns() < until_ns, "no rest: %s", unrest);
+        ck_assert_msg(now_ns() < until_ns, "no rest: %s", unrest ? unrest : "frames come in");
+        received_before = received;
         json_decref(stat);
-        sleep_ns(20 * MS);
+        sleep_ns(REST_PAUSE_NS);
     }
 }

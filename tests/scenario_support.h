@@ -59,9 +59,21 @@ struct outcome {
 
 /* Runs argv (null-terminated, the program's path first) to its end. Kills it after 20 s, which is status 137. */
 struct outcome run_program(const char *const *argv);
+/* As above; `in_child` is called between fork and exec. */
+struct outcome run_program_with(const char *const *argv, void (*in_child)(void *), void *context);
 /* build/vmlane or build/vmlanectl with the arguments up to NULL. */
 struct outcome run_vmlane(const char *first, ...) __attribute__((sentinel));
 struct outcome run_vmlanectl(const char *first, ...) __attribute__((sentinel));
+
+/* Asserts that a program failed as it should: this status, and stderr says this part. */
+void assert_fails(const struct outcome *outcome, int status, const char *part);
+
+/* A process that runs a function until it is killed (helper_end) or the test ends. */
+pid_t helper_start(void (*function)(void *), void *context);
+void helper_end(pid_t pid);
+
+/* A test case whose tests each have folders and a network namespace of their own. */
+TCase *scenario_case(Suite *suite, const char *name);
 
 /* --- a running vmlane --- */
 
