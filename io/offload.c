@@ -92,22 +92,30 @@ static uint16_t fold(uint64_t sum)
 /* Two 64-bit lanes: one instruction each on x86-64 and arm64, whatever else the machine has. */
 typedef uint64_t lanes __attribute__((vector_size(16)));
 
-enum { SUM_BLOCK_LANES = 4, SUM_BLOCK_BYTES = SUM_BLOCK_LANES * (int)sizeof(lanes) };
+enum { SUM_BLOCK_BYTES = 4 * (int)sizeof(lanes) };
 
-/* Upper and lower halves of words go to sums of their own, which cannot overflow below 2^32 words. */
+static inline lanes load_lanes(const uint8_t *from)
+{
+    lanes value;
+    memcpy(&value, from, sizeof value);
+    return value;
+}
+
+static inline lanes halves(lanes word)
+{
+    return (word & 0xffffffff) + (word >> 32);
+}
+
+/* Words of 32 bits in lanes of 64 cannot overflow below 2^31 words. */
 static uint64_t sum_bytes(const uint8_t *from, size_t bytes)
 {
-    lanes low[SUM_BLOCK_LANES] = {{0}}, high[SUM_BLOCK_LANES] = {{0}};
+    lanes even = {0}, odd = {0};
     for (; bytes >= SUM_BLOCK_BYTES; bytes -= SUM_BLOCK_BYTES, from += SUM_BLOCK_BYTES) {
-        lanes word[SUM_BLOCK_LANES];
-        memcpy(word, from, sizeof word);
-        for (int i = 0; i < SUM_BLOCK_LANES; i++) {
-            low[i] += word[i] & 0xffffffff;
-            high[i] += word[i] >> 32;
-        }
+        even += halves(load_lanes(from)) + halves(load_lanes(from + 16));
+        odd += halves(load_lanes(from + 32)) + halves(load_lanes(from + 48));
     }
-    lanes both = (low[0] + low[1]) + (low[2] + low[3]) + (high[0] + high[1]) + (high[2] + high[3]);
-    uint64_t sum = both[0] + both[1];
+    even += odd;
+    uint64_t sum = even[0] + even[1];
     for (; bytes >= sizeof(uint64_t); bytes -= sizeof(uint64_t), from += sizeof(uint64_t)) {
         uint64_t word;
         memcpy(&word, from, sizeof word);

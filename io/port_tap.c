@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define TAP_MTU_DEFAULT 1500u
@@ -31,6 +32,22 @@ struct tap {
     struct tap_queue queue[];
 };
 
+/* The system calls alone: libc's read and write are points of cancellation, which costs two locked instructions a call
+ * in a process with threads, and a tap needs a call a frame. */
+static ssize_t read_frame(int fd, const struct iovec *part, uint32_t parts)
+{
+    if (parts == 1)
+        return syscall(SYS_read, fd, part[0].iov_base, part[0].iov_len);
+    return syscall(SYS_readv, fd, part, parts);
+}
+
+static ssize_t write_frame(int fd, const struct iovec *part, uint32_t parts)
+{
+    if (parts == 1)
+        return syscall(SYS_write, fd, part[0].iov_base, part[0].iov_len);
+    return syscall(SYS_writev, fd, part, parts);
+}
+
 static uint32_t tap_rx(struct port *port, uint32_t queue_index, struct arena *pool, struct frame_desc *out,
                        uint32_t max_frames, uint64_t now_ns)
 {
@@ -42,8 +59,7 @@ static uint32_t tap_rx(struct port *port, uint32_t queue_index, struct arena *po
     uint32_t armed = rx_slots_arm(slots, pool, max_frames);
     for (uint32_t i = 0; i < armed; i++) {
         uint32_t parts = rx_slots_parts(slots, i);
-        ssize_t bytes = parts == 1 ? read(queue->fd, slots->part[i][0].iov_base, slots->part[i][0].iov_len)
-                                   : readv(queue->fd, slots->part[i], (int)parts);
+        ssize_t bytes = read_frame(queue->fd, slots->part[i], parts);
         if (bytes < 0) {
             /* EIO and EBADFD: the device is being removed; the writer sees it too, and says so */
             if (errno != EAGAIN && errno != EINTR && port_state(port) == PORT_UP) {
@@ -66,9 +82,7 @@ static struct tx_result tap_tx(struct port *port, uint32_t queue_index, const st
     struct tap *own = port->own;
     int fd = own->queue[queue_index].fd;
     for (uint32_t i = 0; i < count; i++) {
-        const struct iovec *part = frames[i].part;
-        ssize_t bytes = frames[i].part_count == 1 ? write(fd, part[0].iov_base, part[0].iov_len)
-                                                  : writev(fd, part, (int)frames[i].part_count);
+        ssize_t bytes = write_frame(fd, frames[i].part, frames[i].part_count);
         if (bytes > 0)
             continue;
         if (i > 0)

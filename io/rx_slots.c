@@ -6,11 +6,14 @@ void rx_slots_init(struct rx_slots *slots)
         slots->cell[i] = ARENA_NO_BUFFER;
         slots->large[i] = ARENA_NO_BUFFER;
     }
+    slots->lacking = PORT_RX_FRAMES_MAX;
 }
 
 uint32_t rx_slots_arm(struct rx_slots *slots, struct arena *pool, uint32_t wanted)
 {
-    for (uint32_t i = 0; i < wanted; i++) {
+    uint32_t lacks = 0; /* slots that go without a large buffer */
+    uint32_t looked_at = wanted < slots->lacking ? wanted : slots->lacking;
+    for (uint32_t i = 0; i < looked_at; i++) {
         if (slots->cell[i] == ARENA_NO_BUFFER) {
             uint32_t cell = arena_take_cell(pool);
             if (cell == ARENA_NO_BUFFER)
@@ -25,8 +28,12 @@ uint32_t rx_slots_arm(struct rx_slots *slots, struct arena *pool, uint32_t wante
             if (large != ARENA_NO_BUFFER)
                 slots->part[i][1] = (struct iovec){.iov_base = arena_frame(pool->base, large),
                                                    .iov_len = FRAME_LARGE_ROOM_BYTES};
+            else
+                lacks = i + 1;
         }
     }
+    if (looked_at == slots->lacking)
+        slots->lacking = lacks;
     return wanted;
 }
 
@@ -38,6 +45,8 @@ uint32_t rx_slots_take(struct rx_slots *slots, uint32_t index, uint32_t bytes, b
     uint32_t in_large = bytes - in_cell;
     out[0] = (struct frame_desc){.offset_lines = slots->cell[index], .length_flags = in_cell | flags};
     slots->cell[index] = ARENA_NO_BUFFER;
+    if (slots->lacking <= index)
+        slots->lacking = index + 1;
     if (in_large == 0 || slots->large[index] == ARENA_NO_BUFFER)
         return 1;
     out[0].length_flags |= FRAME_FLAG_MORE;

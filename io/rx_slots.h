@@ -15,6 +15,7 @@ struct rx_slots {
     struct iovec part[PORT_RX_FRAMES_MAX][2];
     uint32_t cell[PORT_RX_FRAMES_MAX];  /* offset in lines, or ARENA_NO_BUFFER */
     uint32_t large[PORT_RX_FRAMES_MAX]; /* the same */
+    uint32_t lacking;                   /* slots from this one on have all that they can have */
 };
 
 void rx_slots_init(struct rx_slots *slots);
