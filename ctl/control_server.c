@@ -51,16 +51,12 @@ void control_server_close(struct control_server *server)
 
 int control_server_polls(const struct control_server *server, struct pollfd *polls)
 {
-    int count = 1;
-    bool room = false;
+    int count = 0;
+    polls[count++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
     for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
         if (server->client[i].fd >= 0)
             polls[count++] = (struct pollfd){.fd = server->client[i].fd, .events = POLLIN};
-        else
-            room = true;
     }
-    /* Without room for another client the listener is left alone until one ends. */
-    polls[0] = (struct pollfd){.fd = room ? server->fd : -1, .events = POLLIN};
     return count;
 }
 
@@ -72,12 +68,25 @@ static bool allowed(int fd)
            (peer.uid == geteuid() || peer.uid == 0);
 }
 
-static void accept_clients(struct control_server *server, uint64_t now_ns)
+/* A free place; if there is none, that of the client who has been silent for longest: a crowd of silent ones must not
+ * keep out one who speaks. */
+static struct control_client *place_for_client(struct control_server *server)
 {
+    struct control_client *oldest = &server->client[0];
     for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
         struct control_client *client = &server->client[i];
-        if (client->fd >= 0)
-            continue;
+        if (client->fd < 0)
+            return client;
+        if (client->until_ns < oldest->until_ns)
+            oldest = client;
+    }
+    cut(oldest);
+    return oldest;
+}
+
+static void accept_clients(struct control_server *server, uint64_t now_ns)
+{
+    for (int accepted = 0; accepted < CONTROL_CLIENTS_MAX; accepted++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
         if (fd < 0)
             return;
@@ -86,6 +95,7 @@ static void accept_clients(struct control_server *server, uint64_t now_ns)
             close(fd);
             continue;
         }
+        struct control_client *client = place_for_client(server);
         client->fd = fd;
         client->bytes = 0;
         client->until_ns = now_ns + CONTROL_CLIENT_NS;

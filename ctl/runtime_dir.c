@@ -1,5 +1,8 @@
 #include "runtime_dir.h"
 
+#include "../io/unix_address.h"
+
+#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -25,6 +28,21 @@ static int choose(char *name, size_t bytes, struct fault *fault)
     return 0;
 }
 
+/* Sockets of processes that were killed: nobody answers at them any more. */
+static void sweep(const char *name)
+{
+    DIR *folder = opendir(name);
+    for (const struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        size_t length = strlen(entry->d_name);
+        char path[PATH_MAX];
+        if (length > 8 && strcmp(entry->d_name + length - 8, ".control") == 0 &&
+            snprintf(path, sizeof path, "%s/%s", name, entry->d_name) < (int)sizeof path)
+            unix_address_sweep(path, SOCK_STREAM);
+    }
+    if (folder)
+        closedir(folder);
+}
+
 const char *runtime_dir_prepare(struct fault *fault)
 {
     static char name[PATH_MAX];
@@ -46,5 +64,6 @@ const char *runtime_dir_prepare(struct fault *fault)
             name, (unsigned)geteuid());
         return NULL;
     }
+    sweep(name);
     return name;
 }

@@ -155,9 +155,24 @@ int link_device_set_up(const struct link_device *device, const char *name, struc
     return ioctl(device->fd, SIOCSIFFLAGS, &request) == 0 ? 0 : explain("flags", name, fault);
 }
 
+/* Over rtnetlink: the ioctl of the same wants rights in the first user namespace. */
 int link_device_set_txqueuelen(const struct link_device *device, const char *name, uint64_t frames)
 {
-    struct ifreq request = request_for(name);
-    request.ifr_qlen = (int)frames;
-    return ioctl(device->fd, SIOCSIFTXQLEN, &request) == 0 ? 0 : -errno;
+    _Alignas(struct nlmsghdr) char buffer[REPLY_BYTES];
+    struct nlmsghdr *request = mnl_nlmsg_put_header(buffer);
+    request->nlmsg_type = RTM_SETLINK;
+    request->nlmsg_flags = NLM_F_REQUEST | NLM_F_ACK;
+    struct ifinfomsg *info = mnl_nlmsg_put_extra_header(request, sizeof *info);
+    info->ifi_family = AF_UNSPEC;
+    mnl_attr_put_strz(request, IFLA_IFNAME, name);
+    mnl_attr_put_u32(request, IFLA_TXQLEN, (uint32_t)frames);
+    if (send(device->netlink_fd, request, request->nlmsg_len, 0) < 0)
+        return -errno;
+    ssize_t bytes = recv(device->netlink_fd, buffer, sizeof buffer, 0);
+    const struct nlmsghdr *reply = (const struct nlmsghdr *)buffer;
+    if (bytes < 0)
+        return -errno;
+    if (!mnl_nlmsg_ok(reply, (int)bytes) || reply->nlmsg_type != NLMSG_ERROR)
+        return -EBADMSG;
+    return ((const struct nlmsgerr *)mnl_nlmsg_get_payload(reply))->error;
 }

@@ -15,6 +15,7 @@
 #define BUFFER_BYTES     (1u << 20)
 #define BUFFER_BYTES_MAX (1u << 30)
 #define LOOK_STEP_NS     UINT64_C(50000000)
+#define UNREAD_NS        UINT64_C(1000000)
 
 /* vfkit greets with these four bytes before its first frame; a frame is never that short. */
 static const char greeting[4] = {'V', 'F', 'K', 'T'};
@@ -31,6 +32,7 @@ struct unixgram {
     struct sockaddr_un peer;
     socklen_t peer_bytes;
     uint64_t silent_since_ns; /* last receive or last connect */
+    bool drained;             /* the last receive found nothing more: only then may the peer be given up */
     struct rx_slots slots;
     struct mmsghdr rx_message[PORT_RX_FRAMES_MAX];
     _Alignas(SHARED_LINE_BYTES) struct mmsghdr tx_message[PORT_TX_FRAMES_MAX]; /* the writer's alone */
@@ -87,6 +89,7 @@ static uint32_t receive_first(struct port *port, struct unixgram *own, struct ar
                              .msg_iov = own->slots.part[0],
                              .msg_iovlen = rx_slots_parts(&own->slots, 0)};
     ssize_t bytes = recvmsg(own->fd, &message, MSG_DONTWAIT);
+    own->drained = bytes < 0 && errno == EAGAIN;
     if (bytes < 0)
         return 0;
     learn_peer(port, own, &from, message.msg_namelen);
@@ -108,6 +111,7 @@ static uint32_t receive_batch(struct port *port, struct unixgram *own, struct ar
     int received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
     if (received < 0 && errno != EAGAIN) /* an error left over from before; what it hid is received now */
         received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
+    own->drained = received < 0 && errno == EAGAIN;
     if (received <= 0) {
         if (received < 0 && errno != EAGAIN && errno != EINTR)
             port_note(port, PORT_NOTE_RX_ERROR, errno);
@@ -129,6 +133,7 @@ static uint32_t unixgram_rx(struct port *port, uint32_t queue, struct arena *poo
     (void)queue;
     struct unixgram *own = port->own;
     uint32_t descs = 0;
+    own->drained = false;
     if (port_state(port) != PORT_UP)
         descs = receive_first(port, own, pool, out);
     if (descs == 0 && port_state(port) == PORT_UP)
@@ -140,7 +145,7 @@ static uint32_t unixgram_rx(struct port *port, uint32_t queue, struct arena *poo
 
 static struct tx_result send_plain(struct unixgram *own, uint32_t index)
 {
-    ssize_t sent = sendmsg(own->fd, &own->tx_message[index].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = sendmsg(own->tx_fd, &own->tx_message[index].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL);
     return tx_result_of(TX_PLATFORM_HERE, TX_CALL_PLAIN, sent, errno, 1);
 }
 
@@ -159,7 +164,7 @@ static struct tx_result send_each(struct unixgram *own, uint32_t count)
 
 static struct tx_result send_batch(struct port *port, struct unixgram *own, uint32_t count)
 {
-    int sent = sendmmsg(own->fd, own->tx_message, count, MSG_DONTWAIT | MSG_NOSIGNAL);
+    int sent = sendmmsg(own->tx_fd, own->tx_message, count, MSG_DONTWAIT | MSG_NOSIGNAL);
     struct tx_result result = tx_result_of(TX_PLATFORM_HERE, TX_CALL_BATCH, sent, errno, count);
     if (result.status != TX_UNSUPPORTED)
         return result;
@@ -220,6 +225,9 @@ static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns
         return UINT64_MAX; /* a datagram ends this, and time does not */
     if (!gone && now_ns - own->silent_since_ns < UNIXGRAM_SILENCE_NS)
         return next_look(own->silent_since_ns);
+    /* Unread datagrams are received first: giving a peer up empties the queue. */
+    if (state == PORT_UP && own->has_path && !own->drained)
+        return now_ns + UNREAD_NS;
     shared_u32_store_relaxed(&own->peer_gone, 0);
     own->silent_since_ns = now_ns;
     int err = own->has_path ? connect_peer(own) : (gone ? -ENOTCONN : 0);

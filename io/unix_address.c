@@ -79,6 +79,14 @@ int unix_address_bind(int fd, int type, const char *path, struct unix_binding *b
     return 0;
 }
 
+void unix_address_sweep(const char *path, int type)
+{
+    struct sockaddr_un address;
+    struct fault fault;
+    if (unix_address_set(&address, path, &fault) == 0)
+        remove_dead(&address, type, &fault);
+}
+
 void unix_address_unbind(struct unix_binding *binding)
 {
     struct stat status;

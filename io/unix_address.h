@@ -25,6 +25,9 @@ int unix_address_set(struct sockaddr_un *address, const char *path, struct fault
  * a fault: FAULT_IN_USE if something lives there or it is not a socket. */
 int unix_address_bind(int fd, int type, const char *path, struct unix_binding *binding, struct fault *fault);
 
+/* Removes the socket at `path` if nobody answers at it; anything else is left alone. */
+void unix_address_sweep(const char *path, int type);
+
 /* Removes the path if it is still the socket that was bound. */
 void unix_address_unbind(struct unix_binding *binding);
 

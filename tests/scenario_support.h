@@ -116,7 +116,8 @@ uint64_t counter_in(const json_t *stat, const char *link, const char *direction,
 uint64_t counter_now(const char *link, const char *direction, const char *counter);
 /* Sum of drop_*_frames. */
 uint64_t drops_in(const json_t *stat, const char *link, const char *direction);
-/* Waits until nothing moves any more and asserts conservation and that all buffers are home. The stat is the caller's. */
+/* Waits until nothing moves any more and asserts conservation and that all buffers are home. The stat is the
+ * caller's. */
 json_t *stat_at_rest(void);
 /* Waits until a counter is at least `least`; false after `within_ns`. */
 bool counter_reaches(const char *link, const char *direction, const char *counter, uint64_t least,

@@ -99,8 +99,8 @@ END_TEST
 /* 56 bits of an express lane's counter: at 100 M frames a second they last 22 years. */
 START_TEST(the_count_holds_at_large_counters)
 {
-    static const uint64_t tails[] = {(UINT64_C(1) << 31) - 2, (UINT64_C(1) << 32) - 2, (UINT64_C(1) << 55) - 2,
-                                     (UINT64_C(1) << 56) - 10};
+    static const uint64_t tails[] = {(UINT64_C(1) << 31) - 2, (UINT64_C(1) << 32) - 2,
+                                     (UINT64_C(1) << 55) - 2, (UINT64_C(1) << 56) - 10};
     for (size_t i = 0; i < COUNT_OF(tails); i++) {
         struct flow_entry entry = {0};
         for (uint32_t count = 1; count <= 8; count++) {

@@ -72,7 +72,8 @@ static inline uint32_t frame_fragment(uint8_t *at, struct test_flow flow, uint32
 
 static inline uint32_t frame_arp(uint8_t *at)
 {
-    static const uint8_t head[] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0, 1, 8, 6, 0, 1, 8, 0, 6, 4, 0, 1};
+    static const uint8_t head[] = {255, 255, 255, 255, 255, 255, 2, 0, 0, 0, 0,
+                                   1,   8,   6,   0,   1,   8,   0, 6, 4, 0, 1};
     memset(at, 0, SMALL_FRAME_BYTES);
     memcpy(at, head, sizeof head);
     return SMALL_FRAME_BYTES;

@@ -17,8 +17,8 @@ START_TEST(a_list_of_cores_is_numbers_and_ranges)
         uint32_t count;
         uint16_t cpu[6];
     } example[] = {
-        {"0", 1, {0}},        {"2,3", 2, {2, 3}},         {"2-5", 4, {2, 3, 4, 5}},
-        {"7,2-3", 3, {7, 2, 3}}, {"1-1", 1, {1}},         {"0-2,9,4-5", 6, {0, 1, 2, 9, 4, 5}},
+        {"0", 1, {0}},           {"2,3", 2, {2, 3}}, {"2-5", 4, {2, 3, 4, 5}},
+        {"7,2-3", 3, {7, 2, 3}}, {"1-1", 1, {1}},    {"0-2,9,4-5", 6, {0, 1, 2, 9, 4, 5}},
         {"65535", 1, {65535}},
     };
     for (size_t i = 0; i < COUNT_OF(example); i++) {
@@ -32,14 +32,35 @@ END_TEST
 
 START_TEST(what_is_no_list_of_cores_is_refused_with_the_form)
 {
-    static const char *const texts[] = {"",    ",",    "1,",    ",1",    "a",     "1a",  "1,b",   "-1",
-                                        "1-",  "3-1",  "1--2",  "1-2-3", "65536", "1 2", " 1",    "1, 2",
-                                        "+1",  "0x1",  "1.5",   "1;2",   "2-",    "-",   "99999999999999999999"};
+    static const char *const texts[] = {"",
+                                        ",",
+                                        "1,",
+                                        ",1",
+                                        "a",
+                                        "1a",
+                                        "1,b",
+                                        "-1",
+                                        "1-",
+                                        "3-1",
+                                        "1--2",
+                                        "1-2-3",
+                                        "65536",
+                                        "1 2",
+                                        " 1",
+                                        "1, 2",
+                                        "+1",
+                                        "0x1",
+                                        "1.5",
+                                        "1;2",
+                                        "2-",
+                                        "-",
+                                        "99999999999999999999"};
     for (size_t i = 0; i < COUNT_OF(texts); i++) {
         struct cpu_list list;
         struct fault fault;
         char want[200];
-        snprintf(want, sizeof want, "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5", texts[i]);
+        snprintf(want, sizeof want, "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5",
+                 texts[i]);
         ck_assert_int_eq(cpu_list_parse(&list, texts[i], &fault), -EINVAL);
         ck_assert_int_eq(fault.kind, FAULT_USAGE);
         ck_assert_str_eq(fault.text, want);
@@ -190,8 +211,8 @@ START_TEST(too_few_cores_is_a_usage_error_that_says_how_many)
         struct fault fault;
         ck_assert_int_eq(layout_parse(&layout, example[i].layout, NULL), 0);
         ck_assert_int_eq(cpu_list_parse(&cpus, example[i].cpus, NULL), 0);
-        ck_assert_int_eq(
-            layout_place(&placement, &layout, &cpus, "web1", 0, example[i].queues, 16, &fault), -EINVAL);
+        ck_assert_int_eq(layout_place(&placement, &layout, &cpus, "web1", 0, example[i].queues, 16, &fault),
+                         -EINVAL);
         ck_assert_int_eq(fault.kind, FAULT_USAGE);
         ck_assert_str_eq(fault.text, example[i].text);
     }

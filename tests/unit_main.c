@@ -7,6 +7,7 @@
     X(ring_suite)                                                                                            \
     X(arena_suite)                                                                                           \
     X(doorbell_suite)                                                                                        \
+    X(doorbell_fences_suite)                                                                                 \
     X(frame_headers_suite)                                                                                   \
     X(offload_suite)                                                                                         \
     X(ctl_stats_suite)                                                                                       \
@@ -14,7 +15,19 @@
     X(settings_suite)                                                                                        \
     X(histogram_suite)                                                                                       \
     X(memory_segment_suite)                                                                                  \
-    X(counters_suite)
+    X(counters_suite)                                                                                        \
+    X(tx_result_suite)                                                                                       \
+    X(port_spec_suite)                                                                                       \
+    X(unix_address_suite)                                                                                    \
+    X(unixgram_suite)                                                                                        \
+    X(flow_table_suite)                                                                                      \
+    X(budget_suite)                                                                                          \
+    X(layout_suite)                                                                                          \
+    X(reader_suite)                                                                                          \
+    X(writer_suite)                                                                                          \
+    X(writer_budget_suite)                                                                                   \
+    X(writer_lanes_suite)                                                                                    \
+    X(order_stress_suite)
 
 #define X(function) Suite *function(void);
 SUITES(X)

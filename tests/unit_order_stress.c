@@ -183,7 +183,8 @@ static void open_stress(struct stress *stress, const struct policy *policy, uint
     stress->source = (struct source){.random = random, .full_percent = full_percent};
     stress->source.port = (struct port){.ops = &source_ops, .own = &stress->source};
     rx_slots_init(&stress->source.slots);
-    stress->sink = (struct sink){.random = {random.seed, ~random.state}, .refusing_percent = refusing_percent};
+    stress->sink =
+        (struct sink){.random = {random.seed, ~random.state}, .refusing_percent = refusing_percent};
     stress->sink.port = (struct port){.ops = &sink_ops, .own = &stress->sink};
     struct test_path *path = stress->path;
     ck_assert_int_eq(writer_open(&path->writer, &stress->sink.port, 0, &path->memory, path->stats), 0);

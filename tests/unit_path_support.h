@@ -143,8 +143,12 @@ static inline uint32_t scripted_rx(struct port *port, uint32_t queue, struct are
     uint32_t armed = rx_slots_arm(&own->slots, pool, wanted), descs = 0;
     for (uint32_t i = 0; i < armed && own->rxs_used < own->rxs; i++) {
         const struct rx_script *frame = &own->rx[own->rxs_used++];
-        scripted_copy(frame, own->slots.part[i], rx_slots_parts(&own->slots, i));
-        descs += rx_slots_take(&own->slots, i, frame->length_bytes, frame->truncated, &out[descs]);
+        uint32_t parts = rx_slots_parts(&own->slots, i), room = 0;
+        for (uint32_t part = 0; part < parts; part++)
+            room += (uint32_t)own->slots.part[i][part].iov_len;
+        scripted_copy(frame, own->slots.part[i], parts);
+        descs += rx_slots_take(&own->slots, i, frame->length_bytes < room ? frame->length_bytes : room,
+                               frame->truncated || frame->length_bytes > room, &out[descs]);
     }
     return descs;
 }
@@ -205,7 +209,8 @@ struct test_path {
 static inline struct test_path *test_path_open(uint32_t max_frame_bytes)
 {
     struct test_path *path = calloc(1, sizeof *path);
-    size_t stats_bytes = (sizeof *path->stats + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
+    size_t stats_bytes =
+        (sizeof *path->stats + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
     struct fault fault;
     ck_assert_ptr_nonnull(path);
     ck_assert_int_eq(path_memory_create(&path->memory, "unit", max_frame_bytes, &fault), 0);
@@ -214,8 +219,8 @@ static inline struct test_path *test_path_open(uint32_t max_frame_bytes)
     memset(path->stats, 0, stats_bytes);
     path->policy = policy_standard();
     path->meter = (struct regime_meter){.now_ns = TEST_START_NS, .time_ns = path->time_ns};
-    path->step = (struct agent_step){
-        .meter = &path->meter, .policy = &path->policy, .wakes_sent = &path->wakes_sent};
+    path->step =
+        (struct agent_step){.meter = &path->meter, .policy = &path->policy, .wakes_sent = &path->wakes_sent};
     path->far.takes_all = true;
     path->far.port = (struct port){.ops = &scripted_ops, .own = &path->far};
     path->far.port.note = scripted_note;

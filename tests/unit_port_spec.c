@@ -78,7 +78,8 @@ START_TEST(what_is_no_port_is_refused_with_its_text_and_the_form)
         {"a:b,", "port \"a:b,\": \"\" is not key=value (a comma in an address is written \"\\,\")"},
         {"a:b,=v", "port \"a:b,=v\": \"\" is not key=value (a comma in an address is written \"\\,\")"},
         {"a:b,,k=v", "port \"a:b,,k=v\": \"\" is not key=value (a comma in an address is written \"\\,\")"},
-        {"a:b,k=v,w", "port \"a:b,k=v,w\": \"w\" is not key=value (a comma in an address is written \"\\,\")"},
+        {"a:b,k=v,w",
+         "port \"a:b,k=v,w\": \"w\" is not key=value (a comma in an address is written \"\\,\")"},
     };
     for (size_t i = 0; i < COUNT_OF(example); i++) {
         struct port_spec spec;
@@ -132,8 +133,8 @@ START_TEST(an_option_of_another_kind_is_refused_with_those_there_are)
     for (size_t i = 0; i < COUNT_OF(wrong); i++) {
         char text[60], want[200];
         snprintf(text, sizeof text, "tap:vm0,%s=1", wrong[i]);
-        snprintf(want, sizeof want, "port \"%s\" has an unknown option \"%s\" (a tap port takes: mac mtu)", text,
-                 wrong[i]);
+        snprintf(want, sizeof want, "port \"%s\" has an unknown option \"%s\" (a tap port takes: mac mtu)",
+                 text, wrong[i]);
         ck_assert_int_eq(port_spec_parse(&spec, text, NULL), 0);
         if (strcmp(wrong[i], "mtu mac") != 0)
             check_fault(port_spec_check_keys(&spec, "mac mtu", &fault), &fault, want);
@@ -151,9 +152,10 @@ START_TEST(numbers_and_sizes_have_a_range)
         const char *value;
         int64_t number; /* below 0: refused */
         int64_t size;
-    } example[] = {{"68", 68, 68},      {"9000", 9000, 9000}, {"67", -1, -1},   {"9001", -1, -1},
-                   {"", -1, -1},        {"x", -1, -1},        {"100x", -1, -1}, {"-100", -1, -1},
-                   {"4KiB", -1, 4096},  {"1MiB", -1, -1},     {" 100", -1, -1}, {"18446744073709551616", -1, -1},
+    } example[] = {{"68", 68, 68},   {"9000", 9000, 9000}, {"67", -1, -1},
+                   {"9001", -1, -1}, {"", -1, -1},         {"x", -1, -1},
+                   {"100x", -1, -1}, {"-100", -1, -1},     {"4KiB", -1, 4096},
+                   {"1MiB", -1, -1}, {" 100", -1, -1},     {"18446744073709551616", -1, -1},
                    {"0x100", -1, -1}};
     for (size_t i = 0; i < COUNT_OF(example); i++) {
         char text[80];
@@ -208,10 +210,11 @@ START_TEST(a_mac_address_is_six_unicast_bytes)
     static const struct {
         const char *text;
         bool good;
-    } example[] = {{"02:00:00:00:00:01", true},  {"fe:FF:ff:ff:ff:ff", true},    {"2:0:0:0:0:1", true},
-                   {"01:00:00:00:00:01", false}, {"02:00:00:00:00", false},      {"02:00:00:00:00:01:02", false},
-                   {"02-00-00-00-00-01", false}, {"02:00:00:00:00:0g", false},   {"", false},
-                   {"020000000001", false},      {"02:00:00:00:00:001", false}, {"02:00:00:00:00:", false}};
+    } example[] = {
+        {"02:00:00:00:00:01", true},  {"fe:FF:ff:ff:ff:ff", true},   {"2:0:0:0:0:1", true},
+        {"01:00:00:00:00:01", false}, {"02:00:00:00:00", false},     {"02:00:00:00:00:01:02", false},
+        {"02-00-00-00-00-01", false}, {"02:00:00:00:00:0g", false},  {"", false},
+        {"020000000001", false},      {"02:00:00:00:00:001", false}, {"02:00:00:00:00:", false}};
     for (size_t i = 0; i < COUNT_OF(example); i++) {
         char text[80];
         uint8_t mac[6];

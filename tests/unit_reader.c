@@ -4,20 +4,29 @@
  * express entry becomes visible, exactly the bulk that arrived before it is (order rule 1). */
 #include "ring/spsc_ring.h"
 
-static void express_became_visible(const struct spsc_producer *express);
+static void became_visible(const struct spsc_producer *producer, uint64_t from);
+
+static inline void watched_publish(struct spsc_producer *producer)
+{
+    uint64_t from = shared_u64_load_relaxed(&producer->ring->tail);
+    spsc_publish(producer);
+    became_visible(producer, from);
+}
 
 static inline void watched_commit(struct spsc_producer *producer, uint32_t entries)
 {
+    uint64_t from = shared_u64_load_relaxed(&producer->ring->tail);
     spsc_commit(producer, entries);
-    if (producer->entry_bytes == sizeof(struct express_desc))
-        express_became_visible(producer);
+    became_visible(producer, from);
 }
 
+#define spsc_publish watched_publish
 #define spsc_commit  watched_commit
 #define reader_open  watched_reader_open
 #define reader_close watched_reader_close
 #define reader_step  watched_reader_step
 #include "workers/reader.c"
+#undef spsc_publish
 #undef spsc_commit
 
 #include "unit_frames_support.h"
@@ -41,13 +50,18 @@ struct bench {
     uint32_t stored;
 };
 
-static void express_became_visible(const struct spsc_producer *express)
+static void became_visible(const struct spsc_producer *producer, uint64_t from)
 {
+    if (producer->entry_bytes != sizeof(struct express_desc))
+        return;
     const struct reader *reader =
-        (const struct reader *)(const void *)((const uint8_t *)express - offsetof(struct reader, express));
-    const struct express_desc *entry = spsc_producer_slot(express, UINT32_MAX, sizeof *entry); /* the last one */
-    ck_assert_uint_eq(entry->sequence, express->tail - 1);
-    ck_assert_uint_eq(entry->stamp, shared_u64_load_relaxed(&reader->bulk.ring->tail));
+        (const struct reader *)(const void *)((const uint8_t *)producer - offsetof(struct reader, express));
+    for (uint64_t at = from; at != producer->tail; at++) {
+        const struct express_desc *entry =
+            spsc_producer_slot(producer, (uint32_t)(at - producer->tail), sizeof *entry);
+        ck_assert_uint_eq(entry->sequence, at);
+        ck_assert_uint_eq(entry->stamp, shared_u64_load_relaxed(&reader->bulk.ring->tail));
+    }
 }
 
 static struct bench bench_open(uint32_t max_frame_bytes)
@@ -149,9 +163,9 @@ static void bench_close(struct bench *bench)
     uint32_t lost;
     lanes_empty(bench);
     read_once(bench);
-    ck_assert_uint_eq(counted(bench->path, COUNTER_rx_frames),
-                      counted(bench->path, COUNTER_express_frames) +
-                          counted(bench->path, COUNTER_bulk_frames) + dropped_in_all(bench->path));
+    ck_assert_uint_eq(counted(bench->path, COUNTER_rx_frames), counted(bench->path, COUNTER_express_frames) +
+                                                                   counted(bench->path, COUNTER_bulk_frames) +
+                                                                   dropped_in_all(bench->path));
     ck_assert_uint_eq(arena_away(&bench->reader.arena), rx_slots_armed(&bench->path->far.slots));
     reader_close(&bench->reader, &lost);
     ck_assert_uint_eq(lost, 0);
@@ -170,10 +184,10 @@ START_TEST(a_bad_frame_is_counted_and_costs_only_itself)
         bool truncated;
         enum path_counter cause;
     } example[] = {
-        {0, false, COUNTER_drop_runt_frames},       {1, false, COUNTER_drop_runt_frames},
-        {3, false, COUNTER_drop_runt_frames},       {13, false, COUNTER_drop_runt_frames},
+        {0, false, COUNTER_drop_runt_frames},        {1, false, COUNTER_drop_runt_frames},
+        {3, false, COUNTER_drop_runt_frames},        {13, false, COUNTER_drop_runt_frames},
         {1984, true, COUNTER_drop_truncated_frames}, {10, true, COUNTER_drop_truncated_frames},
-        {1519, false, COUNTER_drop_too_big_frames}, {1984, false, COUNTER_drop_too_big_frames},
+        {1519, false, COUNTER_drop_too_big_frames},  {1984, false, COUNTER_drop_too_big_frames},
     };
     for (size_t i = 0; i < COUNT_OF(example); i++) {
         GIVEN_A_READER(bench, 1518);
@@ -438,6 +452,25 @@ START_TEST(one_free_entry_holds_no_frame_of_two)
 }
 END_TEST
 
+/* Large buffers are fewer than entries of the bulk lane: a lane full of large frames is full before its entries are. */
+START_TEST(when_every_large_buffer_is_in_the_lanes_large_frames_are_dropped_as_by_a_full_lane)
+{
+    GIVEN_A_READER(bench, PORT_FRAME_MAX_BYTES);
+    for (uint32_t i = 0; i < PATH_LARGES + 3; i++) {
+        memset(next_frame(&bench), 0, 3000);
+        arrives(&bench, 3000, false);
+    }
+    arrives_data(&bench, red);
+    arrives_ack(&bench, blue);
+    for (int i = 0; i < 4; i++)
+        read_once(&bench);
+    check_waiting(&bench, 1, 2 * PATH_LARGES + 1);
+    ck_assert_uint_eq(counted(bench.path, COUNTER_drop_lane_full_frames), 3);
+    ck_assert_uint_eq(dropped_in_all(bench.path), 3);
+    bench_close(&bench);
+}
+END_TEST
+
 START_TEST(the_writers_doorbell_is_rung_only_for_frames_that_were_pushed)
 {
     shared_u32 waiting;
@@ -564,6 +597,7 @@ static void add_lanes(Suite *suite)
     tcase_add_test(lanes, a_full_express_lane_sends_candidates_and_even_arp_to_bulk);
     tcase_add_test(lanes, a_full_bulk_lane_drops_bulk_and_still_takes_express);
     tcase_add_test(lanes, one_free_entry_holds_no_frame_of_two);
+    tcase_add_test(lanes, when_every_large_buffer_is_in_the_lanes_large_frames_are_dropped_as_by_a_full_lane);
     suite_add_tcase(suite, lanes);
 }
 

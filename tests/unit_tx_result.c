@@ -108,7 +108,8 @@ START_TEST(enobufs_never_waits_for_a_descriptor)
 {
     for (size_t i = 0; i < COUNT_OF(platforms); i++) {
         for (int call = BATCH; call <= TAP; call++)
-            ck_assert_int_eq(tx_result_of(platforms[i], (enum tx_call)call, -1, ENOBUFS, 1).wait, TX_WAIT_TIMER);
+            ck_assert_int_eq(tx_result_of(platforms[i], (enum tx_call)call, -1, ENOBUFS, 1).wait,
+                             TX_WAIT_TIMER);
     }
 }
 END_TEST

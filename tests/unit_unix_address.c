@@ -59,8 +59,8 @@ START_TEST(a_longer_path_is_refused_with_the_limit_and_never_cut)
             char want[400];
             const char *path = path_of_length(lengths[i]);
             snprintf(want, sizeof want,
-                     "socket path \"%s\" is %zu bytes long, the system takes 107 (use a shorter folder)", path,
-                     lengths[i]);
+                     "socket path \"%s\" is %zu bytes long, the system takes 107 (use a shorter folder)",
+                     path, lengths[i]);
             ck_assert_int_eq(open_unixgram(&port, path, connect ? ",connect=on" : "", &fault), -ENAMETOOLONG);
             ck_assert_int_eq(fault.kind, FAULT_USAGE);
             ck_assert_str_eq(fault.text, want);
@@ -85,7 +85,7 @@ END_TEST
 
 START_TEST(options_are_checked_before_anything_is_made)
 {
-    static const char *const options[] = {",mtu=67", ",mtu=65522",   ",sndbuf=1",  ",rcvbuf=2GiB",
+    static const char *const options[] = {",mtu=67", ",mtu=65522",   ",sndbuf=1",   ",rcvbuf=2GiB",
                                           ",nope=1", ",connect=yes", ",bind=/tmp/x"};
     for (size_t i = 0; i < COUNT_OF(options); i++) {
         struct port port;
@@ -240,6 +240,12 @@ static void refused_open_fd(int fd, const char *message)
     close(fd);
 }
 
+static int inheritable(int fd)
+{
+    ck_assert_int_eq(fcntl(fd, F_SETFD, 0), 0);
+    return fd;
+}
+
 START_TEST(an_inherited_descriptor_must_be_a_connected_unix_datagram_socket)
 {
     int pair[2], pipe_ends[2];
@@ -251,9 +257,28 @@ START_TEST(an_inherited_descriptor_must_be_a_connected_unix_datagram_socket)
     refused_open_fd(pipe_ends[1], "is not an open socket");
     refused_open_fd(open("/dev/null", O_RDWR | O_CLOEXEC), "is not an open socket");
     refused_open_fd(socket(AF_UNIX, SOCK_DGRAM, 0), "is not connected (use one end of a socketpair)");
-    refused_open_fd(socket_bound(SOCK_DGRAM, in_folder("x")), "is not connected (use one end of a socketpair)");
+    refused_open_fd(inheritable(socket_bound(SOCK_DGRAM, in_folder("x"))),
+                    "is not connected (use one end of a socketpair)");
     refused_open_fd(socket(AF_INET, SOCK_DGRAM, 0), "is not a unix datagram socket");
     refused_open_fd(socket(AF_UNIX, SOCK_SEQPACKET, 0), "is not a unix datagram socket");
+}
+END_TEST
+
+/* What was inherited cannot be close-on-exec; what is, vmlane opened itself, or another port has it. */
+START_TEST(a_descriptor_of_vmlane_itself_is_in_use)
+{
+    int pair[2];
+    char text[64];
+    struct port port, again;
+    struct fault fault;
+    ck_assert_int_eq(socketpair(AF_UNIX, SOCK_DGRAM, 0, pair), 0);
+    snprintf(text, sizeof text, "fd:%d", pair[0]);
+    ck_assert_int_eq(port_open(&port, text, &fault), 0);
+    ck_assert_int_eq(port_open(&again, text, &fault), -EBUSY);
+    ck_assert_int_eq(fault.kind, FAULT_IN_USE);
+    ck_assert_int_eq(port_state(&port), PORT_UP);
+    port_close(&port);
+    close(pair[1]);
 }
 END_TEST
 
@@ -308,6 +333,7 @@ Suite *unix_address_suite(void)
     TCase *inherited = tcase_create("inherited descriptors");
     tcase_add_checked_fixture(inherited, folder_setup, folder_teardown);
     tcase_add_test(inherited, an_inherited_descriptor_must_be_a_connected_unix_datagram_socket);
+    tcase_add_test(inherited, a_descriptor_of_vmlane_itself_is_in_use);
     tcase_add_test(inherited, what_is_no_descriptor_number_is_refused);
     tcase_add_test(inherited, one_end_of_a_socketpair_is_up_at_once);
     suite_add_tcase(suite, inherited);

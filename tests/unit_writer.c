@@ -20,17 +20,33 @@ static const struct answer_case {
     {"busy once, timer", {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ENOBUFS, 0, ENOBUFS}, 1, NOBODY, COUNTER_COUNT},
     {"busy once, a return of 0", {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ZERO, 0, 0}, 1, NOBODY, COUNTER_COUNT},
     {"busy once, credit", {TX_BUSY, TX_WAIT_FD, TX_BUSY_CREDIT, 0, 0}, 1, NOBODY, COUNTER_COUNT},
-    {"busy until the last try", {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ENOBUFS, 0, ENOBUFS}, 3, NOBODY, COUNTER_COUNT},
-    {"busy, last try included", {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ENOBUFS, 0, ENOBUFS}, 4, THE_FIRST,
+    {"busy until the last try",
+     {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ENOBUFS, 0, ENOBUFS},
+     3,
+     NOBODY,
+     COUNTER_COUNT},
+    {"busy, last try included",
+     {TX_BUSY, TX_WAIT_TIMER, TX_BUSY_ENOBUFS, 0, ENOBUFS},
+     4,
+     THE_FIRST,
      COUNTER_drop_budget_frames},
-    {"busy, last try included, descriptor", {TX_BUSY, TX_WAIT_FD, TX_BUSY_EAGAIN, 0, EAGAIN}, 4, THE_FIRST,
+    {"busy, last try included, descriptor",
+     {TX_BUSY, TX_WAIT_FD, TX_BUSY_EAGAIN, 0, EAGAIN},
+     4,
+     THE_FIRST,
      COUNTER_drop_budget_frames},
     {"too big", {.status = TX_BAD_FRAME, .error = EMSGSIZE}, 1, THE_FIRST, COUNTER_drop_too_big_frames},
     {"malformed", {.status = TX_BAD_FRAME, .error = EINVAL}, 1, THE_FIRST, COUNTER_drop_malformed_frames},
-    {"bad for another reason", {.status = TX_BAD_FRAME, .error = EACCES}, 1, THE_FIRST,
+    {"bad for another reason",
+     {.status = TX_BAD_FRAME, .error = EACCES},
+     1,
+     THE_FIRST,
      COUNTER_drop_bad_frame_frames},
     {"no batch call", {.status = TX_UNSUPPORTED, .accepted = 1, .error = ENOSYS}, 1, NOBODY, COUNTER_COUNT},
-    {"nobody knows how many", {.status = TX_UNKNOWN, .error = EFAULT}, 1, THE_REST,
+    {"nobody knows how many",
+     {.status = TX_UNKNOWN, .error = EFAULT},
+     1,
+     THE_REST,
      COUNTER_drop_unknown_sent_frames},
     {"down", {.status = TX_DOWN, .error = ENETDOWN}, 1, THE_REST, COUNTER_drop_port_down_frames},
     {"gone", {.status = TX_GONE, .error = ECONNREFUSED}, 1, THE_REST, COUNTER_drop_no_peer_frames},
@@ -185,10 +201,10 @@ START_TEST(a_path_is_stalled_after_100_ms_without_acceptance)
     path->far.takes_all = false;
     push_frames(path, LANE_BULK, 1, TEST_FRAME_SIZE);
     step_writer(path);
-    fake_clock_advance(WRITER_STALLED_NS - 1);
+    fake_clock_advance(WRITER_STALLED_NS - NS_PER_MS);
     step_writer(path);
     ck_assert_uint_eq(shared_u64_load_relaxed(&path->stats->writer.tx_state), LINK_STATE_REFUSED);
-    fake_clock_advance(1);
+    fake_clock_advance(NS_PER_MS);
     step_writer(path);
     ck_assert_uint_eq(shared_u64_load_relaxed(&path->stats->writer.tx_state), LINK_STATE_STALLED);
     path->far.takes_all = true;

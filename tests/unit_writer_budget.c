@@ -229,6 +229,23 @@ START_TEST(an_early_try_that_succeeds_ends_the_wait)
 }
 END_TEST
 
+START_TEST(progress_ends_a_wait)
+{
+    struct test_path *path = refused_for_ever(4, 2, WAIT_NS, NS_PER_S);
+    script(path, answer_busy(TX_WAIT_FD), 1);
+    script(path, answer_sent(1), 1); /* early */
+    step_writer(path);
+    path->far.takes_all = true;
+    fake_clock_advance(1000);
+    path->writer.writable = true;
+    run_writer(path);
+    ck_assert_uint_eq(path->far.sents, 4);
+    ck_assert_uint_eq(elapsed_ns(), 1000);
+    check_conserved(path);
+    test_path_close(path);
+}
+END_TEST
+
 START_TEST(a_writable_descriptor_says_nothing_about_a_refusal_that_only_time_ends)
 {
     struct test_path *path = refused_for_ever(4, 2, WAIT_NS, NS_PER_S);
@@ -313,6 +330,7 @@ Suite *writer_budget_suite(void)
     tcase_add_test(wait, a_spent_budget_asks_for_the_last_tries_at_once);
     tcase_add_test(wait, a_writable_descriptor_shortens_a_wait_once_and_free_of_charge);
     tcase_add_test(wait, an_early_try_that_succeeds_ends_the_wait);
+    tcase_add_test(wait, progress_ends_a_wait);
     tcase_add_test(wait, a_writable_descriptor_says_nothing_about_a_refusal_that_only_time_ends);
     tcase_add_test(wait, early_tries_never_lengthen_the_budget);
     tcase_add_test(wait, the_counted_wait_is_never_more_than_the_time_that_passed);

@@ -28,9 +28,9 @@ Suite *writer_lanes_suite(void);
 static struct onlooker {
     struct test_path *path; /* null: does nothing */
     struct random_source random;
-    uint32_t push_percent;        /* how often the reader comes in between */
-    uint32_t frames_left;         /* that it may still push */
-    bool express_called;          /* since the last bulk call */
+    uint32_t push_percent;         /* how often the reader comes in between */
+    uint32_t frames_left;          /* that it may still push */
+    bool express_called;           /* since the last bulk call */
     uint32_t express_at_last_bulk; /* frames pushed to the express lane when the last bulk call returned */
     void (*look)(const struct spsc_consumer *consumer);
 } onlooker;
@@ -82,6 +82,7 @@ static void before_look(const struct spsc_consumer *consumer)
 static void check_bulk_call(const struct test_path *path, const struct tx_call_record *call)
 {
     ck_assert_uint_le(call->frames, WRITER_SUB_BATCH_FRAMES);
+    ck_assert_uint_eq(done_with(&path->bulk), call->first_number); /* what is offered is not done with */
     bool waits = express_waits(path);
     if (waits)
         ck_assert_msg(call->first_number + call->frames <= waiting_stamp(path),
@@ -313,7 +314,8 @@ START_TEST(a_bulk_sub_batch_is_64_KiB_at_most_but_one_frame_at_least)
 {
     static const struct {
         uint32_t length_bytes, frames;
-    } example[] = {{1514, 16}, {4000, 16}, {4096, 16}, {4097, 15}, {9000, 7}, {32768, 2}, {32769, 1}, {65550, 1}};
+    } example[] = {{1514, 16}, {4000, 16}, {4096, 16}, {4097, 15},
+                   {9000, 7},  {32768, 2}, {32769, 1}, {65550, 1}};
     for (size_t i = 0; i < COUNT_OF(example); i++) {
         struct test_path *path = test_path_open_by_hand();
         push_frames(path, LANE_BULK, 32, example[i].length_bytes);

@@ -1,5 +1,7 @@
 #include "engine.h"
 
+#include "../shm/stats_dir.h"
+#include "../shm/stats_view.h"
 #include "rcu.h"
 #include "thread.h"
 
@@ -11,6 +13,44 @@
 
 #define DRAIN_STEP_NS NS_PER_MS
 
+/* Whether a link's file names this process. */
+struct owner {
+    const struct stats_header *process;
+    int dir_fd;
+    bool found;
+};
+
+static int is_owned(const char *file, const char *name, void *context)
+{
+    (void)name;
+    struct owner *owner = context;
+    struct stats_view view;
+    if (stats_view_open(&view, owner->dir_fd, file, STATS_KIND_LINK, NULL) != 0)
+        return 0;
+    owner->found =
+        view.header->pid == owner->process->pid && view.header->start_ticks == owner->process->start_ticks;
+    stats_view_close(&view);
+    return owner->found;
+}
+
+/* A dead process's file stays readable as long as one of its links' does; after that it is swept away here. */
+static int sweep(const char *file, const char *name, void *context)
+{
+    (void)name;
+    int dir_fd = *(const int *)context;
+    struct stats_view view;
+    if (stats_view_open(&view, dir_fd, file, STATS_KIND_PROCESS, NULL) != 0)
+        return 0;
+    struct owner owner = {.process = view.header, .dir_fd = dir_fd};
+    if (stats_view_life(&view, NULL) == STATS_DEAD) {
+        stats_dir_each(dir_fd, STATS_KIND_LINK, is_owned, &owner);
+        if (!owner.found)
+            unlinkat(dir_fd, file, 0);
+    }
+    stats_view_close(&view);
+    return 0;
+}
+
 int engine_open(struct engine *engine, const struct engine_config *config, struct fault *fault)
 {
     char file[32];
@@ -20,6 +60,7 @@ int engine_open(struct engine *engine, const struct engine_config *config, struc
                                    config->stats_group, config->build, fault);
     if (err)
         return err;
+    stats_dir_each(engine->stats.dir_fd, STATS_KIND_PROCESS, sweep, &engine->stats.dir_fd);
     engine->segment = engine->stats.memory;
     snprintf(engine->segment->control, sizeof engine->segment->control, "%s", config->control);
     stats_segment_beat(&engine->stats, clock_now_ns());

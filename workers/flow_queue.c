@@ -46,7 +46,7 @@ static void chain_append(struct flow_queues *queues, struct flow_chain *chain, u
                          enum flow_list list)
 {
     queues->queue[number].next = FLOW_QUEUES;
-    queues->queue[number].list = list;
+    queues->queue[number].list = (uint8_t)list;
     if (chain->head == FLOW_QUEUES)
         chain->head = number;
     else

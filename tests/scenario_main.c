@@ -1,0 +1,57 @@
+/* Runs every scenario, one after the other; the closing line is Check's. CK_RUN_SUITE and CK_RUN_CASE choose.
+ * `scenario BUILD`: the folder of vmlane and vmlanectl. Needs root, or to be root of a user namespace. */
+#include "scenario_support.h"
+
+#include <errno.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* X(function): `Suite *function(void)`, one a theme. */
+#define SUITES(X)                                                                                            \
+    X(traffic_suite)                                                                                         \
+    X(refusal_suite)                                                                                         \
+    X(peer_suite)                                                                                            \
+    X(socket_path_suite)                                                                                     \
+    X(tap_suite)                                                                                             \
+    X(process_suite)                                                                                         \
+    X(control_suite)                                                                                         \
+    X(usage_suite)
+
+#define X(function) Suite *function(void);
+SUITES(X)
+#undef X
+
+static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
+{
+    (void)status, (void)kind, (void)walk;
+    return remove(path);
+}
+
+int main(int argc, char **argv)
+{
+    static char root[] = "/tmp/vmlane-scenario-XXXXXX", build[PATH_MAX];
+    if (!realpath(argc > 1 ? argv[1] : "build", build) || !mkdtemp(root) || chmod(root, 0711) != 0) {
+        fprintf(stderr, "scenario: cannot begin: %s\n", strerror(errno));
+        return EXIT_FAILURE;
+    }
+    prctl(PR_SET_CHILD_SUBREAPER, 1); /* what a failed test leaves comes to us */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* tests end without a flush */
+    scenario_build = build;
+    scenario_root = root;
+    SRunner *runner = srunner_create(NULL);
+#define X(function) srunner_add_suite(runner, function());
+    SUITES(X)
+#undef X
+    srunner_run_all(runner, CK_ENV);
+    int failed = srunner_ntests_failed(runner);
+    srunner_free(runner);
+    while (waitpid(-1, NULL, 0) > 0) /* the kernel kills them with their test */
+        continue;
+    nftw(root, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    return failed == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}
