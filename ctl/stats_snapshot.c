@@ -105,8 +105,14 @@ static void read_path(const struct stats_path *from, struct snapshot_path *to)
     for (int i = 0; i < SNAPSHOT_LANE_COUNT; i++) {
         uint64_t in_frames = counter_read(&from->reader.counters, pushed[i]);
         uint64_t in_bytes = shared_u64_load_relaxed(&from->reader.lane_in_bytes[i]);
-        to->lane[i].depth_frames = clamped_difference(in_frames, out_frames[i]);
-        to->lane[i].depth_bytes = clamped_difference(in_bytes, out_bytes[i]);
+        /* Frames that the writer moved behind others of their flow came by the express lane and leave by bulk. */
+        uint64_t moved_frames = load_tail(&from->writer.moved_frames),
+                 moved_bytes = load_tail(&from->writer.moved_bytes);
+        bool express = i == SNAPSHOT_LANE_EXPRESS;
+        to->lane[i].depth_frames = clamped_difference(express ? in_frames : in_frames + moved_frames,
+                                                      express ? out_frames[i] + moved_frames : out_frames[i]);
+        to->lane[i].depth_bytes = clamped_difference(express ? in_bytes : in_bytes + moved_bytes,
+                                                     express ? out_bytes[i] + moved_bytes : out_bytes[i]);
     }
     /* Lanes before rx_frames: a frame is received before it is pushed. */
     for (int i = COUNTER_COUNT - 1; i >= 0; i--)

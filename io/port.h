@@ -94,6 +94,10 @@ struct port_ops {
     uint32_t (*rx_armed)(const struct port *port, uint32_t queue);
     void (*rx_disarm)(struct port *port, uint32_t queue, struct arena *pool);
 
+    /* Bytes that the port's device holds on the way out, or -1 if it cannot tell now. A system call. Null: never
+     * known. By the writer agent. */
+    int64_t (*tx_backlog)(struct port *port, uint32_t queue);
+
     /* What can be waited on: readable when rx has something, writable when a BUSY with TX_WAIT_FD may be
      * over. -1: nothing. The two are different descriptors, so that one wait set can hold both. */
     int (*rx_fd)(const struct port *port, uint32_t queue);

@@ -6,9 +6,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/sockios.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -240,6 +242,14 @@ static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns
     return next_look(now_ns);
 }
 
+/* What the peer has not received yet, as the kernel charges it (a frame of 1,514 bytes counts 2,304). */
+static int64_t unixgram_tx_backlog(struct port *port, uint32_t queue)
+{
+    (void)queue;
+    int bytes;
+    return ioctl(((struct unixgram *)port->own)->fd, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
+}
+
 static uint32_t unixgram_rx_armed(const struct port *port, uint32_t queue)
 {
     (void)queue;
@@ -433,6 +443,7 @@ const struct port_ops port_unixgram_ops = {
     .open = unixgram_open,
     .rx = unixgram_rx,
     .tx = unixgram_tx,
+    .tx_backlog = unixgram_tx_backlog,
     .rx_armed = unixgram_rx_armed,
     .rx_disarm = unixgram_rx_disarm,
     .rx_fd = unixgram_rx_fd,
@@ -448,6 +459,7 @@ const struct port_ops port_fd_ops = {
     .open = fd_open,
     .rx = unixgram_rx,
     .tx = unixgram_tx,
+    .tx_backlog = unixgram_tx_backlog,
     .rx_armed = unixgram_rx_armed,
     .rx_disarm = unixgram_rx_disarm,
     .rx_fd = unixgram_rx_fd,

@@ -13,8 +13,8 @@ struct frame_desc {
         offset_lines; /* where the frame's first byte lies in the arena, in units of 64 bytes minus headroom:
                          the start of the buffer; the frame begins FRAME_HEADROOM_BYTES after it */
     uint32_t length_flags; /* low 17 bits: bytes of the frame in this buffer; high 15 bits: FRAME_FLAG_* */
-    uint32_t flow_hash;    /* keyed hash of the frame's flow (io/frame_headers.h) */
-    uint32_t rx_time;      /* when it was received, monotonic, in units of 1,024 ns; wraps after 73 minutes:
+    uint32_t flow_hash; /* keyed: high 12 bits of the address pair, low 20 of the flow (io/frame_headers.h) */
+    uint32_t rx_time;   /* when it was received, monotonic, in units of 1,024 ns; wraps after 73 minutes:
                               compare by unsigned difference only */
 };
 
@@ -36,9 +36,11 @@ _Static_assert(sizeof(struct express_desc) == 32, "two express entries a cache l
 #define FRAME_FLAG_MORE      (1u << 17) /* the frame goes on in the next descriptor of the same lane */
 #define FRAME_FLAG_VNET_HDR  (1u << 18) /* a struct virtio_net_hdr lies just before the frame */
 #define FRAME_FLAG_GSO       (1u << 19) /* that header asks for segmentation */
-#define FRAME_FLAG_FRAGMENT  (1u << 20) /* an IP fragment */
+#define FRAME_FLAG_FRAGMENT  (1u << 20) /* its flow cannot be told: an IP fragment, or headers out of sight */
 #define FRAME_FLAG_TRUNCATED (1u << 21) /* the port had more bytes than the buffers it was given */
 #define FRAME_FLAG_LARGE     (1u << 22) /* the buffer is a large one, not a cell */
+#define FRAME_FLAG_CANDIDATE (1u << 23) /* in the express lane only if nothing earlier of its flow waits */
+#define FRAME_FLAG_CHECKED   (1u << 24) /* the reader has seen to that against what the bulk lane had let go */
 
 static inline uint32_t frame_desc_length_bytes(const struct frame_desc *desc)
 {

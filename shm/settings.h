@@ -22,7 +22,8 @@ enum setting_kind {
       "longest time between two tries of a refused batch")                                                   \
     X(retry_deadline, "retry-deadline", SETTING_DURATION_KIND, 500000, 1000, 10000000000, "",                \
       "time that one refused batch may spend in all")                                                        \
-    X(on_budget, "on-budget", SETTING_CHOICE_KIND, 0, 0, 0, "drop", "what a spent budget means for a batch") \
+    X(on_budget, "on-budget", SETTING_CHOICE_KIND, 0, 0, 1, "drop|requeue",                                  \
+      "what a spent budget means for a batch")                                                               \
     X(express_max, "express-max", SETTING_SIZE_KIND, 256, 40, 1500, "",                                      \
       "longest IP packet that may use the express lane")                                                     \
     X(express_quota_frames, "express-quota-frames", SETTING_COUNT_KIND, 64, 1, 256, "",                      \
@@ -33,7 +34,15 @@ enum setting_kind {
       "frames of one flow that may wait in the express lane")                                                \
     X(ack, "ack", SETTING_CHOICE_KIND, 0, 0, 1, "ordered|overtake",                                          \
       "whether a pure TCP ACK may pass waiting data of its own flow")                                        \
-    X(bulk, "bulk", SETTING_CHOICE_KIND, 0, 0, 0, "fifo", "how the bulk lane is queued in the writer")       \
+    X(bulk, "bulk", SETTING_CHOICE_KIND, 0, 0, 1, "fifo|fq", "how the bulk lane is queued in the writer")    \
+    X(codel_target, "codel-target", SETTING_DURATION_KIND, 2000000, 0, 1000000000, "",                       \
+      "wait that bulk may keep standing before frames are dropped; 0ns: never")                              \
+    X(codel_interval, "codel-interval", SETTING_DURATION_KIND, 20000000, 1000000, 10000000000, "",           \
+      "how long bulk may wait above the target")                                                             \
+    X(queue_max, "queue-max", SETTING_SIZE_KIND, 4194304, 131100, 67108864, "",                              \
+      "bytes that the flow queues may hold")                                                                 \
+    X(device_credit, "device-credit", SETTING_SIZE_KIND, 0, 0, 67108864, "",                                 \
+      "bytes in the device above which bulk waits; 0: no limit")                                             \
     X(idle, "idle", SETTING_CHOICE_KIND, 1, 0, 2, "spin|backoff|park",                                       \
       "what a worker does with nothing to do")
 
@@ -44,6 +53,8 @@ enum setting {
         SETTING_COUNT
 };
 
+enum { ON_BUDGET_DROP = 0, ON_BUDGET_REQUEUE = 1 };
+enum { BULK_FIFO = 0, BULK_FQ = 1 };
 enum { ACK_ORDERED = 0, ACK_OVERTAKE = 1 };
 enum { IDLE_SPIN = 0, IDLE_BACKOFF = 1, IDLE_PARK = 2 };
 

@@ -69,6 +69,8 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_path_reader, lane_in_bytes);
     OFFSET(stats_path_reader, return_lies);
     OFFSET(stats_path_writer, lane_out_frames);
+    OFFSET(stats_path_writer, moved_frames);
+    OFFSET(stats_path_writer, queued_frames);
     OFFSET(stats_path_writer, tx_state);
     OFFSET(stats_process_segment, control);
     OFFSET(stats_process_segment, worker);

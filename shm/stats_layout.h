@@ -103,7 +103,10 @@ struct stats_path_writer {
     shared_u64 lane_out_frames[2]; /* express, bulk; monotonic */
     shared_u64 lane_out_bytes[2];
     shared_u64 lane_high_water_frames[2];
-    shared_u64 tx_state; /* enum link_state of this path alone */
+    shared_u64 moved_frames; /* from the express lane to the flow queues, behind frames of their flow */
+    shared_u64 moved_bytes;
+    shared_u64 queued_frames; /* gauge: in the flow queues */
+    shared_u64 tx_state;      /* enum link_state of this path alone */
 };
 
 struct stats_path {

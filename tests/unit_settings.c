@@ -23,6 +23,10 @@ static const struct {
     {"express-flow-max", "8"},
     {"ack", "ordered"},
     {"bulk", "fifo"},
+    {"codel-target", "2ms"},
+    {"codel-interval", "20ms"},
+    {"queue-max", "4MiB"},
+    {"device-credit", "0"},
     {"idle", "backoff"},
 };
 

@@ -207,7 +207,13 @@ START_TEST(a_path_is_stalled_after_100_ms_without_acceptance)
     fake_clock_advance(NS_PER_MS);
     step_writer(path);
     ck_assert_uint_eq(shared_u64_load_relaxed(&path->stats->writer.tx_state), LINK_STATE_STALLED);
+    /* the frame that waited so long expires; the next one finds the port well */
+    fake_clock_advance(NS_PER_MS);
+    step_writer(path);
+    ck_assert_uint_eq(counted(path, COUNTER_drop_expired_frames), 1);
     path->far.takes_all = true;
+    push_frames(path, LANE_BULK, 1, TEST_FRAME_SIZE);
+    fake_clock_advance(WRITER_PROBE_LATE_NS);
     run_writer(path);
     ck_assert_uint_eq(shared_u64_load_relaxed(&path->stats->writer.tx_state), LINK_STATE_UP);
     check_conserved(path);

@@ -2,6 +2,7 @@
 
 #include "../ring/arena.h"
 
+#include <assert.h>
 #include <stdlib.h>
 
 struct flow_queues *flow_queues_create(uint32_t nodes)
@@ -67,8 +68,8 @@ static uint32_t chain_remove_head(struct flow_queues *queues, struct flow_chain 
 void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct frame_desc *desc,
                       uint32_t parts, uint64_t sequence, uint32_t quantum_bytes)
 {
-    uint32_t index = desc->offset_lines / ARENA_CELL_LINES;
-    struct flow_node *node = &queues->node[index];
+    struct flow_node *node = flow_queues_node(queues, desc);
+    uint32_t index = (uint32_t)(node - queues->node);
     struct flow_queue *queue = &queues->queue[number];
     *node = (struct flow_node){
         .desc = {desc[0]}, .sequence = sequence, .next = FLOW_NODE_NONE, .queue = (uint16_t)number};
@@ -154,13 +155,44 @@ void flow_queues_done(struct flow_queues *queues, const struct flow_node *node)
         queues->fence_frames[node->fence - 1]--;
 }
 
-struct flow_node *flow_queues_pop_fattest(struct flow_queues *queues)
+void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes)
 {
-    struct flow_queue *fattest = NULL;
-    for (uint32_t i = 0; i < FLOW_QUEUES; i++) {
-        struct flow_queue *queue = &queues->queue[i];
-        if (queue->frames > 0 && (!fattest || queue->bytes > fattest->bytes))
-            fattest = queue;
+    struct flow_queue *queue = &queues->queue[node->queue];
+    uint32_t index = (uint32_t)(node - queues->node);
+    node->next = queue->head;
+    queue->head = index;
+    if (queue->tail == FLOW_NODE_NONE)
+        queue->tail = index;
+    queue->frames++;
+    queue->bytes += node->length_bytes;
+    queue->deficit_bytes += node->length_bytes;
+    queue->in_hand--;
+    queues->frames++;
+    queues->bytes += node->length_bytes;
+    if (queue->list == FLOW_LIST_NONE) {
+        queue->deficit_bytes = quantum_bytes;
+        chain_append(queues, &queues->new_flows, node->queue, FLOW_LIST_NEW);
     }
-    return fattest ? take_head(queues, fattest) : NULL;
+}
+
+uint32_t flow_queues_fattest(const struct flow_queues *queues)
+{
+    uint32_t fattest = 0;
+    for (uint32_t i = 1; i < FLOW_QUEUES; i++) {
+        if (queues->queue[i].bytes > queues->queue[fattest].bytes)
+            fattest = i;
+    }
+    return fattest;
+}
+
+struct flow_node *flow_queues_take(struct flow_queues *queues, uint32_t queue)
+{
+    return queues->queue[queue].frames > 0 ? take_head(queues, &queues->queue[queue]) : NULL;
+}
+
+struct flow_node *flow_queues_node(struct flow_queues *queues, const struct frame_desc *desc)
+{
+    uint32_t index = desc->offset_lines / ARENA_CELL_LINES;
+    assert(index < queues->nodes);
+    return &queues->node[index];
 }

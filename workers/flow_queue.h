@@ -89,7 +89,17 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
 /* A frame that was popped is sent or dropped. */
 void flow_queues_done(struct flow_queues *queues, const struct flow_node *node);
 
-/* Takes the head of the queue with the most bytes, or null if all are empty. */
-struct flow_node *flow_queues_pop_fattest(struct flow_queues *queues);
+/* Puts a frame that was popped back at the head of its queue; the last popped of a queue first. */
+void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes);
+
+/* The queue with the most bytes. */
+uint32_t flow_queues_fattest(const struct flow_queues *queues);
+
+/* Takes the head of one queue, out of turn, or null if it is empty. As with flow_queues_pop it is in the queue's hand
+ * until flow_queues_done. */
+struct flow_node *flow_queues_take(struct flow_queues *queues, uint32_t queue);
+
+/* The node of a frame. */
+struct flow_node *flow_queues_node(struct flow_queues *queues, const struct frame_desc *desc);
 
 #endif

@@ -15,6 +15,7 @@
 
 #define FLOW_TABLE_ENTRIES    2048u
 #define FLOW_TABLE_PAIRS      256u
+#define FLOW_PAIR_MASK        0xfff00000u /* of a descriptor's flow hash: the address pair's bits */
 #define FLOW_EXPRESS_SEQ_BITS 56
 
 struct flow_entry {

@@ -2,7 +2,6 @@
 
 #include "worker.h"
 
-#include <assert.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -106,16 +105,16 @@ static int make_path(struct link *link, uint32_t number, uint64_t hash_seed, str
     struct reader *reader = alone(sizeof *reader);
     struct writer *writer = alone(sizeof *writer);
     struct stats_path *stats = &link->segment->path[number];
-    if (!reader || !writer ||
-        reader_open(reader, from, number / 2, to->facts.max_frame_bytes, &path->memory, &stats->reader,
-                    hash_seed) != 0) {
+    bool read = reader && reader_open(reader, from, number / 2, to->facts.max_frame_bytes, &path->memory,
+                                      &stats->reader, hash_seed) == 0;
+    if (!read || !writer || writer_open(writer, to, number / 2, &path->memory, stats) != 0) {
+        if (read)
+            arena_close(&reader->arena);
         free(reader);
         free(writer);
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for a path of link \"%s\"",
                          link->config.name);
     }
-    err = writer_open(writer, to, number / 2, &path->memory, stats);
-    assert(err == 0);
     path->reader = reader;
     path->writer = writer;
     return 0;
@@ -205,7 +204,8 @@ uint64_t link_depth(const struct link *link)
 {
     uint64_t depth = 0;
     for (uint32_t i = 0; i < link->paths; i++)
-        depth += spsc_ring_depth(link->path[i].memory.bulk) + spsc_ring_depth(link->path[i].memory.express);
+        depth += spsc_ring_depth(link->path[i].memory.bulk) + spsc_ring_depth(link->path[i].memory.express) +
+                 shared_u64_load_relaxed(&link->segment->path[i].writer.queued_frames);
     return depth;
 }
 

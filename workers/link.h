@@ -63,7 +63,7 @@ int link_open(struct link **opened, const struct link_config *config, gid_t stat
  * number of buffers that did not come home is returned: 0 unless there is a fault in vmlane. */
 uint32_t link_close(struct link *link, bool keep_stats);
 
-/* Entries in all lanes. By anyone. */
+/* What waits in all lanes and queues. By anyone. */
 uint64_t link_depth(const struct link *link);
 
 /* Brings the stats segment's state, device counters and policy up to date. By the control thread. */

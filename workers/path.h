@@ -14,13 +14,16 @@
 
 #define PATH_BULK_ENTRIES    1024u
 #define PATH_EXPRESS_ENTRIES 256u
-/* Both lanes full, a receive batch armed and one more in hand: the reader always has buffers to go on reading. */
-#define PATH_CELLS          1536u
-#define PATH_RETURN_ENTRIES 2048u
+/* Frames that the writer's flow queues may hold beside what is in the lanes. */
+#define PATH_QUEUED_FRAMES 1024u
+/* Both lanes and the writer's own queues full, a receive batch armed and one more in hand: the reader always has buffers
+ * to go on reading. */
+#define PATH_CELLS          2816u
+#define PATH_RETURN_ENTRIES 4096u
 /* Large buffers where frames need them: a receive batch armed, and 64 (4 MiB) in the lanes. */
 #define PATH_LARGES 128u
 
-_Static_assert(PATH_CELLS >= PATH_BULK_ENTRIES + PATH_EXPRESS_ENTRIES + 2 * 64,
+_Static_assert(PATH_CELLS >= PATH_BULK_ENTRIES + PATH_QUEUED_FRAMES + 2 * PATH_EXPRESS_ENTRIES + 3 * 64,
                "a batch of buffers is kept free");
 _Static_assert(PATH_RETURN_ENTRIES >= PATH_CELLS + PATH_LARGES, "a push to the return ring cannot fail");
 

@@ -105,6 +105,13 @@ static bool flow_has_room(struct reader *reader, const struct flow_entry *entry,
     return flow_express_count(entry, reader->express.head_seen) < flow_max;
 }
 
+/* Whether a small frame keeps the order of its flow. */
+static bool is_candidate(const struct policy *policy, const struct frame_headers *headers)
+{
+    bool overtakes = policy->ack == ACK_OVERTAKE && (headers->flags & FRAME_HEADERS_PURE_ACK);
+    return headers->class == FRAME_CLASS_CANDIDATE && !overtakes;
+}
+
 /* Whether a frame goes to the express lane; counts what kept a candidate from it. */
 static bool may_promote(struct reader *reader, const struct policy *policy,
                         const struct frame_headers *headers)
@@ -112,14 +119,15 @@ static bool may_promote(struct reader *reader, const struct policy *policy,
     struct flow_entry *entry = flow_entry(&reader->flows, headers->flow_hash);
     if (headers->class == FRAME_CLASS_BULK)
         return false;
-    if (headers->class == FRAME_CLASS_CANDIDATE) {
-        bool overtakes = policy->ack == ACK_OVERTAKE && (headers->flags & FRAME_HEADERS_PURE_ACK);
-        if (!overtakes && !flow_is_clear(reader, entry, *flow_fence(&reader->flows, headers->pair_hash))) {
+    if (is_candidate(policy, headers) && policy->bulk == BULK_FIFO) {
+        if (!flow_is_clear(reader, entry, *flow_fence(&reader->flows, headers->pair_hash))) {
             counter_add(&reader->stats->counters, COUNTER_promote_denied_order_frames, 1);
             return false;
         }
     }
-    if (!flow_has_room(reader, entry, policy->express_flow_max) || spsc_reserve(&reader->express, 1) == 0) {
+    /* With flow queues the writer, who knows exactly, sees to the flow's order and its share. */
+    if ((policy->bulk == BULK_FIFO && !flow_has_room(reader, entry, policy->express_flow_max)) ||
+        spsc_reserve(&reader->express, 1) == 0) {
         counter_add(&reader->stats->counters, COUNTER_promote_denied_full_frames, 1);
         return false;
     }
@@ -137,14 +145,24 @@ static void show_bulk(struct reader *reader, struct tally *tally)
     tally->pushed = true;
 }
 
+/* What the writer has to know of a frame in the express lane. */
+static uint32_t express_flags(const struct policy *policy, const struct frame_headers *headers)
+{
+    if (!is_candidate(policy, headers))
+        return 0;
+    return FRAME_FLAG_CANDIDATE | (policy->bulk == BULK_FIFO ? FRAME_FLAG_CHECKED : 0);
+}
+
 /* Order rule 1: bulk that arrived earlier is visible before an express frame is, and that is visible at once. */
-static void push_express(struct reader *reader, const struct frame_desc *desc, struct tally *tally)
+static void push_express(struct reader *reader, const struct frame_desc *desc, uint32_t flags,
+                         struct tally *tally)
 {
     show_bulk(reader, tally);
     counter_add(&reader->stats->counters, COUNTER_express_frames, 1);
     shared_u64_add(&reader->stats->lane_in_bytes[0], frame_desc_length_bytes(desc));
     struct express_desc *slot = spsc_express_slot(&reader->express, 0);
     slot->frame = *desc;
+    slot->frame.length_flags |= flags;
     slot->stamp = reader->bulk.tail; /* order rule 3 */
     slot->sequence = reader->express.tail;
     spsc_commit(&reader->express, 1);
@@ -166,7 +184,7 @@ static void push_bulk(struct reader *reader, const struct frame_desc *desc, uint
         *spsc_frame_slot(&reader->bulk, i) = desc[i];
     spsc_advance(&reader->bulk, parts);
     tally->bulk_room -= parts;
-    flow_entry(&reader->flows, headers->flow_hash)->last_bulk = reader->bulk.tail;
+    flow_entry(&reader->flows, desc->flow_hash)->last_bulk = reader->bulk.tail;
     if (headers->flags & FRAME_HEADERS_FENCE)
         *flow_fence(&reader->flows, headers->pair_hash) = reader->bulk.tail;
     tally->hidden_frames++;
@@ -186,7 +204,10 @@ static void classify(const struct reader *reader, const struct policy *policy, s
         const uint8_t *frame = arena_frame(reader->arena.base, desc[i].offset_lines);
         frame_headers_parse(frame, in_first, length_bytes, express_max, reader->hash_seed, &headers[i]);
         desc[i].rx_time = rx_time;
-        desc[i].flow_hash = headers[i].flow_hash;
+        desc[i].flow_hash =
+            (headers[i].pair_hash & FLOW_PAIR_MASK) | (headers[i].flow_hash & ~FLOW_PAIR_MASK);
+        if (headers[i].flags & FRAME_HEADERS_FENCE)
+            desc[i].length_flags |= FRAME_FLAG_FRAGMENT;
         tally->rx_frames++;
         tally->rx_bytes += length_bytes;
         i += more;
@@ -205,7 +226,7 @@ static void push_batch(struct reader *reader, const struct policy *policy, const
         if (cause != COUNTER_COUNT)
             drop(reader, &desc[i], parts, cause);
         else if (parts == 1 && may_promote(reader, policy, &headers[i]))
-            push_express(reader, &desc[i], tally);
+            push_express(reader, &desc[i], express_flags(policy, &headers[i]), tally);
         else
             push_bulk(reader, &desc[i], parts, length_bytes, &headers[i], tally);
         i += parts - 1;

@@ -1,7 +1,12 @@
 #include "writer.h"
 
+#include "writer_queues.h"
+
 #include <assert.h>
 #include <errno.h>
+
+#define RATE_WINDOW_NS       (20 * NS_PER_MS)
+#define ORDINARY_FRAME_BYTES 1514u
 
 /* Frames at the head of a lane, ready to be offered. */
 struct offer {
@@ -21,11 +26,15 @@ int writer_open(struct writer *writer, struct port *port, uint32_t queue, const 
 {
     *writer = (struct writer){.port = port,
                               .queue = queue,
+                              .longest_bytes = ORDINARY_FRAME_BYTES,
                               .arena_base = memory->arena,
                               .express_offered = true,
                               .stats = &stats->writer,
                               .tx_batch_frames = &stats->tx_batch_frames,
                               .budget_wait_ns = &stats->budget_wait_ns};
+    writer->queues = writer_queues_create(memory->cells);
+    if (!writer->queues)
+        return -ENOMEM;
     int err = open_lane(&writer->express, LANE_EXPRESS, memory->express, memory->express_bytes,
                         PATH_EXPRESS_ENTRIES, sizeof(struct express_desc), &stats->express_wait_ns);
     if (!err)
@@ -34,17 +43,8 @@ int writer_open(struct writer *writer, struct port *port, uint32_t queue, const 
     if (!err)
         err = spsc_producer_attach(&writer->returns, memory->returns, memory->returns_bytes,
                                    PATH_RETURN_ENTRIES, sizeof(struct return_entry));
+    assert(err == 0); /* the memory was made for this */
     return err;
-}
-
-static const struct frame_desc *lane_entry(const struct lane *lane, uint32_t index)
-{
-    return spsc_consumer_slot(&lane->ring, index, lane->entry_bytes);
-}
-
-static uint32_t entry_count(const struct frame_desc *desc)
-{
-    return desc->length_flags & FRAME_FLAG_MORE ? 2 : 1;
 }
 
 static void count(struct writer *writer, enum path_counter counter, uint64_t amount)
@@ -53,15 +53,15 @@ static void count(struct writer *writer, enum path_counter counter, uint64_t amo
 }
 
 /* Gathers whole frames from the lane's first `entries` entries: at least one, at most the two limits. */
-static void gather(const struct writer *writer, const struct lane *lane, uint32_t entries,
-                   uint32_t max_frames, uint32_t max_bytes, struct offer *offer)
+static void gather(struct writer *writer, const struct lane *lane, uint32_t entries, uint32_t max_frames,
+                   uint32_t max_bytes, struct offer *offer)
 {
     uint32_t bytes = 0;
     offer->frames = 0;
     for (uint32_t i = 0; i < entries && offer->frames < max_frames;) {
         const struct frame_desc *desc = lane_entry(lane, i);
         struct tx_frame *frame = &offer->frame[offer->frames];
-        uint32_t parts = entry_count(desc);
+        uint32_t parts = entry_parts(desc);
         frame->part_count = parts;
         frame->flags = desc->length_flags & ~FRAME_LENGTH_MASK;
         frame->length_bytes = 0;
@@ -75,6 +75,8 @@ static void gather(const struct writer *writer, const struct lane *lane, uint32_
         if (offer->frames > 0 && bytes + frame->length_bytes > max_bytes)
             break;
         bytes += frame->length_bytes;
+        if (frame->length_bytes > writer->longest_bytes)
+            writer->longest_bytes = frame->length_bytes;
         offer->frames++;
         i += parts;
     }
@@ -87,7 +89,7 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
     uint64_t bytes = 0;
     uint32_t room = spsc_reserve(&writer->returns, 2 * frames);
     for (uint32_t i = 0; i < frames; i++) {
-        uint32_t parts = entry_count(lane_entry(lane, entries));
+        uint32_t parts = entry_parts(lane_entry(lane, entries));
         assert(entries + parts <= room); /* the return ring holds every buffer there is */
         for (uint32_t part = 0; part < parts; part++) {
             const struct frame_desc *desc = lane_entry(lane, entries + part);
@@ -99,9 +101,28 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
     }
     (void)room;
     spsc_commit(&writer->returns, entries);
-    spsc_release(&lane->ring, entries);
+    if (lane->hand)
+        writer_queues_done(writer, lane, frames);
+    else
+        spsc_release(&lane->ring, entries);
     shared_u64_add(&writer->stats->lane_out_frames[lane->number], frames);
     shared_u64_add(&writer->stats->lane_out_bytes[lane->number], bytes);
+}
+
+void writer_drop_node(struct writer *writer, const struct flow_node *node, enum path_counter cause)
+{
+    uint32_t parts = entry_parts(&node->desc[0]);
+    uint32_t room = spsc_reserve(&writer->returns, parts);
+    assert(room == parts);
+    (void)room;
+    for (uint32_t i = 0; i < parts; i++) {
+        struct return_entry *slot = spsc_producer_slot(&writer->returns, i, sizeof *slot);
+        *slot = (struct return_entry){.offset_lines = node->desc[i].offset_lines};
+    }
+    spsc_commit(&writer->returns, parts);
+    count(writer, cause, 1);
+    shared_u64_add(&writer->stats->lane_out_frames[LANE_BULK], 1);
+    shared_u64_add(&writer->stats->lane_out_bytes[LANE_BULK], node->length_bytes);
 }
 
 /* Closes the batch's budget when its last frame is done with. */
@@ -127,13 +148,14 @@ static void finish_sent(struct writer *writer, struct lane *lane, const struct o
         run_age_ns = age_ns;
         run++;
         bytes += offer->frame[i].length_bytes;
-        entry += entry_count(desc);
+        entry += entry_parts(desc);
     }
     histogram_record(lane->wait_ns, run_age_ns, run);
     histogram_record(writer->tx_batch_frames, frames, 1);
     count(writer, COUNTER_tx_frames, frames);
     count(writer, COUNTER_tx_bytes, bytes);
     writer->refused_since_ns = 0;
+    writer->rate_bytes += bytes;
     finish(writer, lane, frames);
     charge_done(writer, lane, now_ns, frames);
 }
@@ -157,6 +179,37 @@ static void count_busy(struct writer *writer, enum tx_busy_cause cause)
     count(writer, counter[cause], 1);
 }
 
+static bool is_stalled(const struct writer *writer)
+{
+    return writer->refused_since_ns &&
+           writer->refused_last_ns - writer->refused_since_ns >= WRITER_STALLED_NS;
+}
+
+/* A stalled port is not waited for by batch: what is at the head is offered again by the clock alone. */
+static void wait_for_probe(struct writer *writer, struct lane *lane, uint32_t frames, uint64_t now_ns)
+{
+    bool late = now_ns - writer->refused_since_ns >= 2 * WRITER_STALLED_NS;
+    if (!lane->budget.open)
+        lane->budget = (struct budget){.open = true, .frames = frames, .opened_ns = now_ns};
+    lane->budget.refused_ns = now_ns;
+    lane->budget.waiting = true;
+    lane->budget.spent = false;
+    lane->budget.next_try_ns = now_ns + (late ? WRITER_PROBE_LATE_NS : WRITER_PROBE_NS);
+}
+
+/* The budget of a batch is spent: each frame left gets a last try and is dropped, or (bulk, `on-budget=requeue`) the
+ * batch is given up as one, its frames stay in order at the head, and their age decides. */
+static void end_budget(struct writer *writer, struct lane *lane, const struct policy *policy, uint64_t now_ns)
+{
+    count(writer, COUNTER_tx_budget_spent_batches, 1);
+    if (lane->number != LANE_BULK || policy->on_budget != ON_BUDGET_REQUEUE)
+        return;
+    histogram_record(writer->budget_wait_ns, now_ns - lane->budget.opened_ns, 1);
+    lane->budget.open = false;
+    if (lane->hand)
+        writer_queues_put_back(writer);
+}
+
 /* Nothing went. `charged` is false for a try before its time, which costs no budget. Returns frames dropped. */
 static uint32_t refuse(struct writer *writer, struct lane *lane, const struct policy *policy,
                        const struct tx_result *result, uint32_t frames, bool charged, uint64_t now_ns)
@@ -165,19 +218,24 @@ static uint32_t refuse(struct writer *writer, struct lane *lane, const struct po
     writer->refused_last_ns = now_ns;
     if (writer->refused_since_ns == 0)
         writer->refused_since_ns = now_ns;
+    lane->refused_by_fd = result->wait == TX_WAIT_FD;
+    if (charged)
+        lane->tried_early = false;
+    if (is_stalled(writer)) {
+        wait_for_probe(writer, lane, frames, now_ns);
+        return 0;
+    }
     if (lane->budget.open && lane->budget.spent) {
         finish_dropped(writer, lane, COUNTER_drop_budget_frames, 1, now_ns);
         return 1;
     }
-    lane->refused_by_fd = result->wait == TX_WAIT_FD;
     if (!charged) {
         lane->budget.refused_ns = now_ns; /* what came before is counted */
         return 0;
     }
-    lane->tried_early = false;
     budget_refuse(&lane->budget, policy, now_ns, frames);
     if (lane->budget.spent)
-        count(writer, COUNTER_tx_budget_spent_batches, 1);
+        end_budget(writer, lane, policy, now_ns);
     return 0;
 }
 
@@ -272,6 +330,33 @@ static uint32_t offer_due(struct writer *writer, struct lane *lane, const struct
     return offer_lane(writer, lane, step, entries, max_frames, max_bytes, charged);
 }
 
+/* Whether a frame in the express lane needs no more looking at: it keeps no flow's order, or the reader has seen to it.
+ * That holds only while nothing is queued here, which the reader cannot see. */
+static bool express_is_checked(const struct express_desc *entry)
+{
+    uint32_t flags = entry->frame.length_flags;
+    return !(flags & FRAME_FLAG_CANDIDATE) || (flags & FRAME_FLAG_CHECKED);
+}
+
+/* Frames at the head of the express ring that may be offered as they are. */
+static uint64_t checked_express(const struct writer *writer)
+{
+    uint64_t seen = spsc_seen(&writer->express.ring), checked = 0;
+    if (seen > PORT_TX_FRAMES_MAX)
+        seen = PORT_TX_FRAMES_MAX;
+    while (checked < seen && express_is_checked(spsc_express_at(&writer->express.ring, (uint32_t)checked)))
+        checked++;
+    return checked;
+}
+
+/* Frames that the next bulk call may offer: what is left of a refused batch, or a sub-batch. */
+static uint32_t bulk_frames_max(const struct lane *lane)
+{
+    if (lane->budget.open && lane->budget.frames < WRITER_SUB_BATCH_FRAMES)
+        return lane->budget.frames;
+    return WRITER_SUB_BATCH_FRAMES;
+}
+
 /* Express, up to its quota, until it is empty or refused. Before a bulk call it is offered whether its own wait is
  * over or not. Returns frames done with. */
 static uint32_t offer_express(struct writer *writer, const struct agent_step *step, bool before_bulk)
@@ -284,7 +369,9 @@ static uint32_t offer_express(struct writer *writer, const struct agent_step *st
         return 0;
     while (done < quota_frames && quota_bytes > 0) {
         uint32_t left = quota_frames - done;
-        uint64_t seen = spsc_seen(&lane->ring);
+        if (lane->hand)
+            writer_queues_fill_express(writer);
+        uint64_t seen = lane->hand ? lane->hand->entries : checked_express(writer);
         writer->express_offered = true;
         if (seen == 0)
             break;
@@ -311,39 +398,152 @@ static uint64_t limit_by_stamp(const struct writer *writer, uint64_t limit)
     return older < limit ? older : limit;
 }
 
-static uint32_t offer_bulk(struct writer *writer, const struct agent_step *step, uint64_t limit)
+/* Whether the device holds as much as it may. To ask costs a system call: only where a limit is set. */
+static bool over_credit(const struct writer *writer, const struct policy *policy)
 {
-    if (!writer->express_offered && spsc_peek(&writer->express.ring, 1) > 0)
-        count(writer, COUNTER_express_skipped_count, 1);
-    writer->express_offered = false;
-    uint32_t entries = limit < 2 * WRITER_SUB_BATCH_FRAMES ? (uint32_t)limit : 2 * WRITER_SUB_BATCH_FRAMES;
-    return offer_due(writer, &writer->bulk, step, entries, WRITER_SUB_BATCH_FRAMES, WRITER_SUB_BATCH_BYTES);
+    const struct port_ops *ops = writer->port->ops;
+    if (policy->device_credit == 0 || !ops->tx_backlog)
+        return false;
+    int64_t backlog_bytes = ops->tx_backlog(writer->port, writer->queue);
+    return backlog_bytes >= 0 && (uint64_t)backlog_bytes >= policy->device_credit;
 }
 
-static void show_high_water(struct writer *writer, const struct lane *lane)
+/* One bulk call with the lane's first `entries`. */
+static uint32_t offer_bulk(struct writer *writer, const struct agent_step *step, uint32_t entries)
+{
+    struct lane *lane = &writer->bulk;
+    if (over_credit(writer, step->policy)) {
+        const struct tx_result held = {.status = TX_BUSY, .wait = TX_WAIT_TIMER, .cause = TX_BUSY_CREDIT};
+        struct offer offer;
+        gather(writer, lane, entries, bulk_frames_max(lane), WRITER_SUB_BATCH_BYTES, &offer);
+        return refuse(writer, lane, step->policy, &held, offer.frames,
+                      budget_due(&lane->budget, step->meter->now_ns), step->meter->now_ns);
+    }
+    if (!writer->express_offered)
+        count(writer, COUNTER_express_skipped_count, 1);
+    writer->express_offered = false;
+    return offer_due(writer, lane, step, entries, WRITER_SUB_BATCH_FRAMES, WRITER_SUB_BATCH_BYTES);
+}
+
+/* Delay control of the ring as one queue, where a spent budget does not drop. Returns frames dropped. */
+static uint32_t control_ring(struct writer *writer, const struct policy *policy, uint64_t limit,
+                             uint64_t now_ns)
+{
+    struct lane *lane = &writer->bulk;
+    struct codel_params params = writer_codel_params(writer, policy);
+    uint32_t dropped = 0;
+    if (policy->on_budget != ON_BUDGET_REQUEUE || params.target_ns == 0 || lane->budget.open)
+        return 0;
+    while (dropped < WRITER_SUB_BATCH_FRAMES && limit > 0) {
+        const struct frame_desc *head = lane_entry(lane, 0);
+        /* entries stand for bytes: a backlog of a few frames is never cut */
+        uint64_t backlog_bytes = limit * frame_desc_length_bytes(head);
+        if (!codel_drops(&lane->codel, &params, frame_age_ns(head->rx_time, now_ns), backlog_bytes, now_ns))
+            break;
+        limit -= entry_parts(head);
+        finish_dropped(writer, lane, COUNTER_drop_codel_frames, 1, now_ns);
+        dropped++;
+    }
+    return dropped;
+}
+
+static void show_high_water(struct writer *writer, const struct lane *lane, uint32_t queued)
 {
     shared_u64 *mark = &writer->stats->lane_high_water_frames[lane->number];
-    uint64_t seen = spsc_seen(&lane->ring);
+    uint64_t seen = spsc_seen(&lane->ring) + queued;
     if (seen > shared_u64_load_relaxed(mark))
         shared_u64_store_relaxed(mark, seen);
 }
 
-/* One turn: at most one bulk call. Returns frames done with. */
-static uint32_t take_turn(struct writer *writer, const struct agent_step *step)
+/* One turn with the rings as they are: at most one bulk call. Returns frames done with. */
+static uint32_t take_fifo_turn(struct writer *writer, const struct agent_step *step)
 {
-    /* Order rule 2: the bulk lane's tail first, then a fresh look at express. A look that is only refreshed when it
-     * runs short would pass over an express frame that is older than this turn's bulk. */
-    spsc_consumer_refresh(&writer->bulk.ring);
-    spsc_consumer_refresh(&writer->express.ring);
+    uint64_t now_ns = step->meter->now_ns;
     uint64_t limit = spsc_seen(&writer->bulk.ring);
-    show_high_water(writer, &writer->bulk);
-    bool bulk_due = limit > 0 && lane_due(writer, &writer->bulk, step->meter->now_ns);
-    uint32_t done = offer_express(writer, step, bulk_due);
-    show_high_water(writer, &writer->express);
+    uint32_t done = control_ring(writer, step->policy, limit, now_ns);
+    limit = spsc_seen(&writer->bulk.ring) < limit ? spsc_seen(&writer->bulk.ring) : limit;
+    bool bulk_due = limit > 0 && lane_due(writer, &writer->bulk, now_ns);
+    done += offer_express(writer, step, bulk_due);
     if (!bulk_due)
         return done;
     limit = limit_by_stamp(writer, limit);
-    return limit > 0 ? done + offer_bulk(writer, step, limit) : done;
+    uint32_t entries = limit < 2 * WRITER_SUB_BATCH_FRAMES ? (uint32_t)limit : 2 * WRITER_SUB_BATCH_FRAMES;
+    return entries > 0 ? done + offer_bulk(writer, step, entries) : done;
+}
+
+/* One turn with queues: take in what the rings show, then the same. */
+static uint32_t take_queued_turn(struct writer *writer, const struct agent_step *step, uint64_t snapshot)
+{
+    struct lane_hand *hand = writer->bulk.hand;
+    writer_queues_take_in(writer, step->policy, snapshot);
+    bool waits = hand->frames > 0 || writer->queues->flows->frames > 0;
+    bool bulk_due = waits && lane_due(writer, &writer->bulk, step->meter->now_ns);
+    uint32_t done = offer_express(writer, step, bulk_due);
+    if (!bulk_due)
+        return done;
+    writer_queues_fill_bulk(writer, step->policy, writer_queues_stamp(writer), step->meter->now_ns);
+    return hand->entries > 0 ? done + offer_bulk(writer, step, hand->entries) : done;
+}
+
+/* Goes over to queues, or back from them, where nothing stands in the way: a refused batch is finished first, and
+ * queues are emptied first. */
+static void choose_queueing(struct writer *writer, const struct policy *policy)
+{
+    if (writer->express.budget.open || writer->bulk.budget.open)
+        return;
+    bool unchecked = spsc_seen(&writer->express.ring) > 0 &&
+                     !express_is_checked(spsc_express_at(&writer->express.ring, 0));
+    if (!writer->queued && (policy->bulk == BULK_FQ || unchecked)) {
+        writer->queued = true;
+        writer->express.hand = &writer->queues->express_hand;
+        writer->bulk.hand = &writer->queues->bulk_hand;
+    } else if (writer->queued && policy->bulk == BULK_FIFO && !unchecked &&
+               writer_queues_frames(writer) == 0) {
+        writer->queued = false;
+        writer->express.hand = writer->bulk.hand = NULL;
+    }
+}
+
+static uint32_t take_turn(struct writer *writer, const struct agent_step *step)
+{
+    /* Order rule 2: the bulk lane's tail first, then a fresh look at express. A look that is only refreshed
+     * when it runs short would pass over an express frame that is older than this turn's bulk. */
+    spsc_consumer_refresh(&writer->bulk.ring);
+    uint64_t snapshot = writer->bulk.ring.tail_seen;
+    spsc_consumer_refresh(&writer->express.ring);
+    show_high_water(writer, &writer->bulk, writer->queued ? writer->queues->flows->frames : 0);
+    show_high_water(writer, &writer->express, writer->queued ? writer->queues->express_frames : 0);
+    choose_queueing(writer, step->policy);
+    return writer->queued ? take_queued_turn(writer, step, snapshot) : take_fifo_turn(writer, step);
+}
+
+/* Frames at a lane's head that have waited past a stalled port's limit. */
+static uint32_t expire_head(struct writer *writer, struct lane *lane, uint64_t now_ns)
+{
+    uint32_t frames = 0, entries = 0, ready = (uint32_t)lane_ready(lane);
+    while (frames < WRITER_EXPIRE_FRAMES && entries < ready) {
+        const struct frame_desc *desc = lane_entry(lane, entries);
+        if (frame_age_ns(desc->rx_time, now_ns) <= WRITER_STALLED_NS)
+            break;
+        entries += entry_parts(desc);
+        frames++;
+    }
+    if (frames > 0)
+        finish_dropped(writer, lane, COUNTER_drop_expired_frames, frames, now_ns);
+    return frames;
+}
+
+static uint32_t expire(struct writer *writer, uint64_t now_ns)
+{
+    if (!is_stalled(writer) || writer->refused_since_ns == 0)
+        return 0;
+    if (writer->queued)
+        writer_queues_fill_express(writer);
+    uint32_t expired =
+        expire_head(writer, &writer->express, now_ns) + expire_head(writer, &writer->bulk, now_ns);
+    if (writer->queued)
+        expired += writer_queues_expire(writer, WRITER_STALLED_NS, now_ns);
+    return expired;
 }
 
 static void report_lane(const struct lane *lane, struct agent_report *report)
@@ -366,8 +566,7 @@ static void show_state(const struct writer *writer)
         state = LINK_STATE_DOWN;
     else if (writer->last_status == TX_GONE)
         state = LINK_STATE_WAITING;
-    else if (writer->refused_since_ns &&
-             writer->refused_last_ns - writer->refused_since_ns >= WRITER_STALLED_NS)
+    else if (is_stalled(writer))
         state = LINK_STATE_STALLED;
     else if (writer->express.budget.open || writer->bulk.budget.open)
         state = LINK_STATE_REFUSED;
@@ -375,9 +574,37 @@ static void show_state(const struct writer *writer)
         shared_u64_store_relaxed(&writer->stats->tx_state, state);
 }
 
+/* What the port takes, learned over windows in which it was the limit. */
+static void learn_rate(struct writer *writer, uint64_t now_ns)
+{
+    uint64_t elapsed_ns = now_ns - writer->rate_window_ns;
+    if (elapsed_ns < RATE_WINDOW_NS)
+        return;
+    if (writer->refused_last_ns > writer->rate_window_ns && elapsed_ns < 2 * RATE_WINDOW_NS) {
+        uint64_t bytes_s = writer->rate_bytes * (NS_PER_S / NS_PER_US) / (elapsed_ns / NS_PER_US);
+        writer->rate_bytes_s = writer->rate_bytes_s ? (3 * writer->rate_bytes_s + bytes_s) / 4 : bytes_s;
+    }
+    writer->rate_window_ns = now_ns;
+    writer->rate_bytes = 0;
+}
+
+struct codel_params writer_codel_params(const struct writer *writer, const struct policy *policy)
+{
+    struct codel_params params = {.target_ns = policy->codel_target,
+                                  .interval_ns = policy->codel_interval,
+                                  .keep_bytes = writer->longest_bytes};
+    /* Four of the longest frames have to fit the target, or a port is never kept busy with super-frames. */
+    if (params.target_ns > 0 && writer->longest_bytes > FRAME_CELL_ROOM_BYTES && writer->rate_bytes_s > 0) {
+        uint64_t four_ns = 4 * (uint64_t)writer->longest_bytes * NS_PER_S / writer->rate_bytes_s;
+        if (four_ns > params.target_ns)
+            params.target_ns = four_ns;
+    }
+    return params;
+}
+
 struct agent_report writer_step(struct writer *writer, const struct agent_step *step)
 {
-    struct agent_report report = {.deadline_ns = NEVER_NS};
+    struct agent_report report = {.deadline_ns = NEVER_NS, .frames = expire(writer, step->meter->now_ns)};
     for (uint32_t turn = 0; turn < WRITER_TURNS_MAX; turn++) {
         uint32_t done = take_turn(writer, step);
         writer->writable = false;
@@ -388,27 +615,61 @@ struct agent_report writer_step(struct writer *writer, const struct agent_step *
     report_lane(&writer->express, &report);
     report_lane(&writer->bulk, &report);
     show_state(writer);
+    learn_rate(writer, step->meter->now_ns);
+    if (writer->queued || writer->queues_shown) {
+        uint32_t queued = writer_queues_frames(writer);
+        shared_u64_store_relaxed(&writer->stats->queued_frames, queued);
+        writer->queues_shown = queued > 0;
+    }
     return report;
 }
 
 uint32_t writer_pending(struct writer *writer)
 {
     return spsc_peek(&writer->express.ring, PATH_EXPRESS_ENTRIES) +
-           spsc_peek(&writer->bulk.ring, PATH_BULK_ENTRIES);
+           spsc_peek(&writer->bulk.ring, PATH_BULK_ENTRIES) +
+           (writer->queues ? writer_queues_frames(writer) : 0);
+}
+
+/* Drops every frame that a lane can offer. */
+static void remove_lane(struct writer *writer, struct lane *lane)
+{
+    uint32_t entries = lane->hand ? lane->hand->entries : spsc_peek(&lane->ring, PATH_BULK_ENTRIES);
+    uint32_t frames = 0;
+    for (uint32_t entry = 0; entry < entries; entry += entry_parts(lane_entry(lane, entry)))
+        frames++;
+    if (frames == 0)
+        return;
+    count(writer, COUNTER_drop_link_removed_frames, frames);
+    finish(writer, lane, frames);
+}
+
+/* Drops what the writer holds of its own. */
+static void remove_queued(struct writer *writer)
+{
+    struct flow_queues *flows = writer->queues->flows;
+    do {
+        writer_queues_fill_express(writer);
+        remove_lane(writer, &writer->express);
+    } while (writer->queues->express_frames > 0);
+    remove_lane(writer, &writer->bulk);
+    for (uint32_t i = 0; i < FLOW_QUEUES; i++) {
+        for (struct flow_node *node; (node = flow_queues_take(flows, i)) != NULL;) {
+            flow_queues_done(flows, node);
+            writer_drop_node(writer, node, COUNTER_drop_link_removed_frames);
+        }
+    }
 }
 
 void writer_close(struct writer *writer)
 {
-    struct lane *lanes[] = {&writer->express, &writer->bulk};
-    for (int i = 0; i < 2; i++) {
-        uint32_t entries = spsc_peek(&lanes[i]->ring, PATH_BULK_ENTRIES);
-        uint32_t frames = 0;
-        for (uint32_t entry = 0; entry < entries; entry += entry_count(lane_entry(lanes[i], entry)))
-            frames++;
-        if (frames > 0) {
-            count(writer, COUNTER_drop_link_removed_frames, frames);
-            finish(writer, lanes[i], frames);
-        }
-        lanes[i]->budget.open = false;
-    }
+    if (!writer->queues)
+        return; /* closed already */
+    if (writer->queued)
+        remove_queued(writer);
+    writer->express.hand = writer->bulk.hand = NULL;
+    remove_lane(writer, &writer->express);
+    remove_lane(writer, &writer->bulk);
+    writer_queues_destroy(writer->queues);
+    writer->queues = NULL;
 }
