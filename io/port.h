@@ -19,10 +19,12 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-#define PORT_RX_FRAMES_MAX 64u                      /* frames one rx call may return */
-#define PORT_RX_DESCS_MAX  (2 * PORT_RX_FRAMES_MAX) /* a frame takes one descriptor, or two */
-#define PORT_TX_FRAMES_MAX 64u                      /* frames one tx call may be offered */
-#define PORT_QUEUES_MAX    16u
+#define PORT_RX_FRAMES_MAX  64u                      /* frames one rx call may return */
+#define PORT_RX_DESCS_MAX   (2 * PORT_RX_FRAMES_MAX) /* a frame takes one descriptor, or two */
+#define PORT_TX_FRAMES_MAX  64u                      /* frames one tx call may be offered */
+#define PORT_QUEUES_MAX     16u
+#define PORT_TX_PARTS_MAX   3u /* a frame's two buffers, or a segment's headers and what it takes of both */
+#define PORT_VNET_HDR_BYTES 10u
 
 #define PORT_FRAME_MIN_BYTES 14u    /* an Ethernet header: IEEE 802.3, 3.1.1 without FCS */
 #define PORT_FRAME_MAX_BYTES 65550u /* 65,535 of IP, an Ethernet header, and a tag's room at most */
@@ -32,7 +34,7 @@ _Static_assert(PORT_FRAME_MAX_BYTES <= FRAME_CELL_ROOM_BYTES + FRAME_LARGE_ROOM_
 
 /* A frame offered for transmission: its pieces in order. Valid during the call. */
 struct tx_frame {
-    struct iovec part[2];
+    struct iovec part[PORT_TX_PARTS_MAX];
     uint32_t part_count;
     uint32_t length_bytes; /* of all parts; at least PORT_FRAME_MIN_BYTES, so never an empty datagram */
     uint32_t flags;        /* FRAME_FLAG_* of the first descriptor */
@@ -48,6 +50,9 @@ struct port_facts {
     uint32_t queues;
     uint32_t send_buffer_bytes; /* as granted; 0 if it has none */
     uint32_t receive_buffer_bytes;
+    bool takes_vnet_hdr; /* gives and takes frames with FRAME_FLAG_VNET_HDR, super-frames among them: a struct
+                            virtio_net_hdr of PORT_VNET_HDR_BYTES lies just before the frame. For other ports the
+                            writer completes checksums and cuts super-frames first (offload.h) */
 };
 
 enum port_state { PORT_WAITING = 0, PORT_UP = 1, PORT_DOWN = 2 };

@@ -34,6 +34,7 @@ struct lane {
     bool refused_by_fd; /* the last refusal was one that the descriptor may end */
     bool tried_early;   /* the descriptor has shortened the wait at hand already */
     struct histogram *wait_ns;
+    bool cutting; /* the head is a super-frame, and some of its segments may be sent (writer_cut.h) */
 };
 
 /* Entries that may be offered, as last seen. */

@@ -79,7 +79,8 @@ static enum path_counter refuse(const struct reader *reader, const struct frame_
         return COUNTER_drop_truncated_frames;
     if (length_bytes < PORT_FRAME_MIN_BYTES)
         return COUNTER_drop_runt_frames;
-    if (length_bytes > reader->max_frame_bytes)
+    /* A super-frame is cut by the writer, who then knows how long its segments are. */
+    if (length_bytes > reader->max_frame_bytes && !(desc->length_flags & FRAME_FLAG_GSO))
         return COUNTER_drop_too_big_frames;
     return COUNTER_COUNT;
 }
@@ -225,7 +226,8 @@ static void push_batch(struct reader *reader, const struct policy *policy, const
         enum path_counter cause = refuse(reader, &desc[i], length_bytes);
         if (cause != COUNTER_COUNT)
             drop(reader, &desc[i], parts, cause);
-        else if (parts == 1 && may_promote(reader, policy, &headers[i]))
+        else if (parts == 1 && !(desc[i].length_flags & FRAME_FLAG_GSO) &&
+                 may_promote(reader, policy, &headers[i]))
             push_express(reader, &desc[i], express_flags(policy, &headers[i]), tally);
         else
             push_bulk(reader, &desc[i], parts, length_bytes, &headers[i], tally);

@@ -1,9 +1,12 @@
 #include "writer.h"
 
+#include "writer_cut.h"
 #include "writer_queues.h"
 
 #include <assert.h>
 #include <errno.h>
+#include <stdlib.h>
+#include <string.h>
 
 #define RATE_WINDOW_NS       (20 * NS_PER_MS)
 #define ORDINARY_FRAME_BYTES 1514u
@@ -12,6 +15,7 @@
 struct offer {
     struct tx_frame frame[PORT_TX_FRAMES_MAX];
     uint32_t frames;
+    bool odd_head; /* the lane's first frame is one that the port cannot be given as it is */
 };
 
 static int open_lane(struct lane *lane, enum lane_number number, void *ring, size_t bytes, uint32_t capacity,
@@ -19,6 +23,16 @@ static int open_lane(struct lane *lane, enum lane_number number, void *ring, siz
 {
     *lane = (struct lane){.number = number, .entry_bytes = entry_bytes, .wait_ns = wait_ns};
     return spsc_consumer_attach(&lane->ring, ring, bytes, capacity, entry_bytes);
+}
+
+static void free_own(struct writer *writer)
+{
+    writer_queues_destroy(writer->queues);
+    writer->queues = NULL;
+    for (int i = 0; i < 2; i++) {
+        free(writer->cut[i]);
+        writer->cut[i] = NULL;
+    }
 }
 
 int writer_open(struct writer *writer, struct port *port, uint32_t queue, const struct path_memory *memory,
@@ -33,8 +47,12 @@ int writer_open(struct writer *writer, struct port *port, uint32_t queue, const 
                               .tx_batch_frames = &stats->tx_batch_frames,
                               .budget_wait_ns = &stats->budget_wait_ns};
     writer->queues = writer_queues_create(memory->cells);
-    if (!writer->queues)
+    for (int i = 0; i < 2; i++)
+        writer->cut[i] = calloc(1, sizeof *writer->cut[i]);
+    if (!writer->queues || !writer->cut[0] || !writer->cut[1]) {
+        free_own(writer);
         return -ENOMEM;
+    }
     int err = open_lane(&writer->express, LANE_EXPRESS, memory->express, memory->express_bytes,
                         PATH_EXPRESS_ENTRIES, sizeof(struct express_desc), &stats->express_wait_ns);
     if (!err)
@@ -52,12 +70,30 @@ static void count(struct writer *writer, enum path_counter counter, uint64_t amo
     counter_add(&writer->stats->counters, counter, amount);
 }
 
+/* Completes the checksum of a frame for a port that does not take the header. Returns false if that is not enough: a
+ * super-frame, or a header that lies. */
+static bool make_plain(const struct tx_frame *frame)
+{
+    uint8_t *at = (uint8_t *)frame->part[0].iov_base - PORT_VNET_HDR_BYTES;
+    struct virtio_net_hdr header;
+    if (frame->flags & FRAME_FLAG_GSO)
+        return false;
+    memcpy(&header, at, sizeof header);
+    if (!(header.flags & VIRTIO_NET_HDR_F_NEEDS_CSUM))
+        return true;
+    if (offload_complete_checksum(&header, frame->part, frame->part_count, frame->length_bytes) != 0)
+        return false;
+    memcpy(at, &header, sizeof header); /* says that it is done: a frame may be offered again */
+    return true;
+}
+
 /* Gathers whole frames from the lane's first `entries` entries: at least one, at most the two limits. */
 static void gather(struct writer *writer, const struct lane *lane, uint32_t entries, uint32_t max_frames,
                    uint32_t max_bytes, struct offer *offer)
 {
     uint32_t bytes = 0;
     offer->frames = 0;
+    offer->odd_head = false;
     for (uint32_t i = 0; i < entries && offer->frames < max_frames;) {
         const struct frame_desc *desc = lane_entry(lane, i);
         struct tx_frame *frame = &offer->frame[offer->frames];
@@ -74,6 +110,11 @@ static void gather(struct writer *writer, const struct lane *lane, uint32_t entr
         }
         if (offer->frames > 0 && bytes + frame->length_bytes > max_bytes)
             break;
+        if ((frame->flags & FRAME_FLAG_VNET_HDR) && !writer->port->facts.takes_vnet_hdr &&
+            !make_plain(frame)) {
+            offer->odd_head = offer->frames == 0;
+            break;
+        }
         bytes += frame->length_bytes;
         if (frame->length_bytes > writer->longest_bytes)
             writer->longest_bytes = frame->length_bytes;
@@ -101,6 +142,7 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
     }
     (void)room;
     spsc_commit(&writer->returns, entries);
+    lane->cutting = false; /* what was being cut was the first */
     if (lane->hand)
         writer_queues_done(writer, lane, frames);
     else
@@ -206,7 +248,8 @@ static void end_budget(struct writer *writer, struct lane *lane, const struct po
         return;
     histogram_record(writer->budget_wait_ns, now_ns - lane->budget.opened_ns, 1);
     lane->budget.open = false;
-    if (lane->hand)
+    if (lane->hand &&
+        !lane->cutting) /* a frame of which a part is sent is not taken up again from its beginning */
         writer_queues_put_back(writer);
 }
 
@@ -292,6 +335,65 @@ static void count_call(struct writer *writer, const struct lane *lane, uint32_t 
         count(writer, COUNTER_tx_wait_ns, now_ns - lane->budget.refused_ns);
 }
 
+/* Acts on what the port answered to `segments` segments of the lane's first frame. Returns frames done with. */
+static uint32_t act_on_segments(struct writer *writer, struct lane *lane, const struct policy *policy,
+                                struct offer *offer, uint32_t segments, const struct tx_result *result,
+                                bool charged, uint64_t now_ns)
+{
+    struct writer_cut *cut = writer->cut[lane->number];
+    uint32_t sent = result->status == TX_SENT || result->status == TX_UNSUPPORTED ? result->accepted : 0;
+    uint64_t bytes = 0;
+    bool all = writer_cut_sent(cut, sent);
+    for (uint32_t i = 0; i < sent; i++)
+        bytes += offer->frame[i].length_bytes;
+    count(writer, COUNTER_segmented_out_frames, sent);
+    offer->frames = 1;
+    if (sent > 0) {
+        writer->last_status = result->status;
+        writer->refused_since_ns = 0;
+        if (sent < segments)
+            count(writer, COUNTER_tx_short_calls, 1);
+        count(writer, COUNTER_tx_frames, sent);
+        count(writer, COUNTER_tx_bytes, bytes);
+        histogram_record(writer->tx_batch_frames, sent, 1);
+        writer->rate_bytes += bytes;
+        lane->budget.waiting = false;
+        if (!all)
+            return 0;
+        count(writer, COUNTER_segmented_in_frames, 1);
+        histogram_record(lane->wait_ns, frame_age_ns(lane_entry(lane, 0)->rx_time, now_ns), 1);
+        finish(writer, lane, 1);
+        charge_done(writer, lane, now_ns, 1);
+        return 1;
+    }
+    return act(writer, lane, policy, offer, result, charged, now_ns);
+}
+
+/* The lane's first frame is a super-frame, or has a header that lies. */
+static uint32_t offer_odd(struct writer *writer, struct lane *lane, const struct agent_step *step,
+                          struct offer *offer, bool charged)
+{
+    struct regime_meter *meter = step->meter;
+    struct writer_cut *cut = writer->cut[lane->number];
+    const struct tx_frame *frame = &offer->frame[0];
+    int err = 0;
+    if (!lane->cutting)
+        err = writer_cut_begin(cut, frame->part, frame->part_count, frame->length_bytes,
+                               writer->port->facts.max_frame_bytes);
+    if (err) {
+        finish_dropped(writer, lane,
+                       err == -EMSGSIZE ? COUNTER_drop_too_big_frames : COUNTER_drop_malformed_frames, 1,
+                       meter->now_ns);
+        return 1;
+    }
+    lane->cutting = true;
+    uint32_t segments = writer_cut_fill(cut, offer->frame);
+    count_call(writer, lane, segments, meter->now_ns);
+    struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer->frame, segments);
+    regime_mark(meter, REGIME_transmit);
+    return act_on_segments(writer, lane, step->policy, offer, segments, &result, charged, meter->now_ns);
+}
+
 /* One transmit call with the head of a lane. A refused batch is offered as it was, or, once its budget is spent, one
  * frame a call. Returns frames done with. */
 static uint32_t offer_lane(struct writer *writer, struct lane *lane, const struct agent_step *step,
@@ -304,6 +406,8 @@ static uint32_t offer_lane(struct writer *writer, struct lane *lane, const struc
     if (lane->budget.open && lane->budget.spent)
         max_frames = 1;
     gather(writer, lane, entries, max_frames, max_bytes, &offer);
+    if (offer.odd_head)
+        return offer_odd(writer, lane, step, &offer, charged);
     count_call(writer, lane, offer.frames, meter->now_ns);
     uint64_t gather_ns = regime_samples(&meter->lanes_turn) ? regime_mark_first(meter, REGIME_lanes) : 0;
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer.frame, offer.frames);
@@ -548,15 +652,14 @@ static uint32_t expire(struct writer *writer, uint64_t now_ns)
 
 static void report_lane(const struct lane *lane, struct agent_report *report)
 {
-    if (!lane->budget.open)
-        return;
-    if (lane->budget.spent || !lane->budget.waiting) {
-        report->deadline_ns =
-            0; /* what is left is due at once: a step that moved nothing must not lead to sleep */
-        return;
+    bool waits = lane->budget.open && !lane->budget.spent && lane->budget.waiting;
+    if (waits) {
+        report->deadline_ns = earlier_ns(report->deadline_ns, lane->budget.next_try_ns);
+        report->wants_writable |= lane->refused_by_fd && !lane->tried_early;
+    } else if (lane->budget.open || lane->cutting) {
+        /* What is left is due at once: a step that finished no frame must not lead to sleep. */
+        report->deadline_ns = 0;
     }
-    report->deadline_ns = earlier_ns(report->deadline_ns, lane->budget.next_try_ns);
-    report->wants_writable |= lane->refused_by_fd && !lane->tried_early;
 }
 
 static void show_state(const struct writer *writer)
@@ -670,6 +773,5 @@ void writer_close(struct writer *writer)
     writer->express.hand = writer->bulk.hand = NULL;
     remove_lane(writer, &writer->express);
     remove_lane(writer, &writer->bulk);
-    writer_queues_destroy(writer->queues);
-    writer->queues = NULL;
+    free_own(writer);
 }

@@ -31,6 +31,7 @@
 #define WRITER_PROBE_LATE_NS    (10 * NS_PER_MS)
 #define WRITER_EXPIRE_FRAMES    64u /* expired frames dropped a step */
 
+struct writer_cut;
 struct writer_queues;
 
 struct writer {
@@ -42,6 +43,7 @@ struct writer {
     struct lane bulk;
     struct spsc_producer returns;
     struct writer_queues *queues; /* there always; in use while `queued` */
+    struct writer_cut *cut[2];    /* of each lane: its super-frame being cut */
     bool queued;
     bool queues_shown;    /* the stats say that something is queued */
     bool writable;        /* set by the worker: the port's descriptor said so */
