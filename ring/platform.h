@@ -51,6 +51,10 @@ static inline void cpu_prefetch_write(const void *address)
 #ifdef VMLANE_TSAN
 void __tsan_acquire(void *address);
 void __tsan_release(void *address);
+void AnnotateIgnoreReadsBegin(const char *file, int line);
+void AnnotateIgnoreReadsEnd(const char *file, int line);
+void AnnotateIgnoreWritesBegin(const char *file, int line);
+void AnnotateIgnoreWritesEnd(const char *file, int line);
 static inline void tsan_acquire(const void *address)
 {
     __tsan_acquire((void *)(uintptr_t)address);
@@ -59,7 +63,24 @@ static inline void tsan_release(const void *address)
 {
     __tsan_release((void *)(uintptr_t)address);
 }
+/* Between the two, accesses of this thread are a library's own business, whose orderings are not seen. */
+static inline void tsan_ignore_begin(void)
+{
+    AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+    AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+static inline void tsan_ignore_end(void)
+{
+    AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+    AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
 #else
+static inline void tsan_ignore_begin(void)
+{
+}
+static inline void tsan_ignore_end(void)
+{
+}
 static inline void tsan_acquire(const void *address)
 {
     (void)address;

@@ -395,6 +395,7 @@ static inline void test_path_again(struct test_path *path)
 static inline void test_path_close(struct test_path *path)
 {
     fake_clock_stop();
+    writer_close(&path->writer); /* frees what it allocated; what it still drops nobody looks at */
     if (path->arena.base)
         arena_close(&path->arena);
     path_memory_close(&path->memory);
