@@ -16,7 +16,7 @@
 #define SATURATE_LONG_NS  (60 * SECOND)
 #define SLICE_NS          (SECOND / 2)
 #define ALLOCATION_FRAMES UINT64_C(1000000)
-#define ALLOCATION_LEAST  UINT64_C(300000)
+#define ALLOCATION_LEAST  UINT64_C(50000)
 #define ALLOCATION_NS     (10 * SECOND)
 
 static struct side vm, host;
