@@ -26,7 +26,7 @@ include tests/deps.mk
 # Frame pointers stay, so that perf sees whole call graphs.
 BASE_FLAGS = -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
              -fno-omit-frame-pointer -pthread -MMD -MP $(DEPS_CFLAGS)
-LIBS       = -lurcu-qsbr -lmnl -ljansson
+LIBS       = -lurcu-qsbr -lmnl -ljansson -lpcap
 ifeq ($(SAN),)
 LIBS += -ljemalloc
 else

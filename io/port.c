@@ -7,9 +7,8 @@
 #include <string.h>
 
 static const struct port_ops *const kinds[] = {
-    &port_unixgram_ops,
-    &port_fd_ops,
-    &port_tap_ops,
+    &port_unixgram_ops, &port_fd_ops,    &port_tap_ops,  &port_stream_ops, &port_vsock_ops,
+    &port_packet_ops,   &port_fault_ops, &port_pcap_ops, &port_null_ops,
 };
 
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
@@ -44,15 +43,16 @@ int port_open(struct port *port, const char *text, struct fault *fault)
     const struct port_ops *ops = find_kind(port->spec.kind);
     if (!ops)
         return unknown_kind(&port->spec, fault);
-    err = port_spec_check_keys(&port->spec, ops->keys, fault);
+    if (ops != &port_fault_ops) /* its own keys are part of its address; these are the other port's */
+        err = port_spec_check_keys(&port->spec, ops->keys, fault);
     if (err)
         return err;
     snprintf(port->facts.kind, sizeof port->facts.kind, "%s", ops->kind);
+    port->ops = ops; /* open may put others of its kind in their place */
     err = ops->open(port, fault);
     if (err)
-        return err;
-    port->ops = ops;
-    return 0;
+        port->ops = NULL;
+    return err;
 }
 
 void port_close(struct port *port)
@@ -90,6 +90,9 @@ const char *port_note_text(enum port_note note)
         [PORT_NOTE_RX_ERROR] = "receive failed",
         [PORT_NOTE_TX_ERROR] = "transmit failed",
         [PORT_NOTE_DEVICE_GONE] = "device is gone",
+        [PORT_NOTE_PEER_CUT] =
+            "peer cut off: it sent a length that no frame has (is its framing another one?)",
+        [PORT_NOTE_PEER_TURNED_AWAY] = "a second peer was turned away: one is served at a time",
     };
     return text[note];
 }

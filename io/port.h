@@ -50,6 +50,7 @@ struct port_facts {
     uint32_t queues;
     uint32_t send_buffer_bytes; /* as granted; 0 if it has none */
     uint32_t receive_buffer_bytes;
+    bool gives_vnet_hdr; /* may receive super-frames whether it takes them or not */
     bool takes_vnet_hdr; /* gives and takes frames with FRAME_FLAG_VNET_HDR, super-frames among them: a struct
                             virtio_net_hdr of PORT_VNET_HDR_BYTES lies just before the frame. For other ports the
                             writer completes checksums and cuts super-frames first (offload.h) */
@@ -66,7 +67,9 @@ enum port_note {
     PORT_NOTE_NO_BATCH_CALL,
     PORT_NOTE_RX_ERROR,
     PORT_NOTE_TX_ERROR,
-    PORT_NOTE_DEVICE_GONE
+    PORT_NOTE_DEVICE_GONE,
+    PORT_NOTE_PEER_CUT,        /* it sent what cannot be understood from there on */
+    PORT_NOTE_PEER_TURNED_AWAY /* a second one, where one is served at a time */
 };
 
 struct port;
@@ -91,6 +94,11 @@ struct port_ops {
     /* Offers 1..PORT_TX_FRAMES_MAX frames, in order. */
     struct tx_result (*tx)(struct port *port, uint32_t queue, const struct tx_frame *frames, uint32_t count);
 
+    /* Goes on with a frame that tx accepted and the device took in part, for when no later frame pushes it. By the
+     * writer agent: after a step in which tx accepted something, and then every step while it returns true, which is
+     * that something is left; tx_fd says when there is room. Null: accepted frames went whole. */
+    bool (*tx_flush)(struct port *port, uint32_t queue);
+
     /* Gives transmitted buffers back; null for ports whose accepted frames are done with when tx returns. */
     uint32_t (*tx_reap)(struct port *port, uint32_t queue, struct frame_desc *done, uint32_t max);
 
@@ -107,6 +115,9 @@ struct port_ops {
      * over. -1: nothing. The two are different descriptors, so that one wait set can hold both. */
     int (*rx_fd)(const struct port *port, uint32_t queue);
     int (*tx_fd)(const struct port *port, uint32_t queue);
+    bool
+        tx_fd_is_set; /* tx_fd is a set of its own (an epoll instance) around a connection that changes: it becomes
+                          readable when the connection becomes writable */
 
     /* The port's timers, by the reader agent after every rx, so cheap when nothing is due. Returns when it is
      * to be called again at the latest (UINT64_MAX: no need). Null: no timers. */

@@ -32,4 +32,93 @@ extern const struct port_ops port_fd_ops;
 extern const struct port_ops port_tap_ops;
 #define TAP_TXQUEUELEN 128u
 
+/* stream:unix:PATH, stream:tcp:HOST:PORT[,listen=off][,framing=le16][,mtu=N][,sndbuf=SIZE][,rcvbuf=SIZE][,lowat=SIZE]
+ * vsock:CID:PORT, vsock:listen:PORT[,framing=le16][,mtu=N][,rcvbuf=SIZE] (port_stream.c)
+ *
+ * Frames on a byte stream, each behind its length (stream_framing.h), as QEMU's `-netdev stream`, passt and
+ * socket_vmnet speak it. It listens, or with listen=off (and as vsock:CID) dials, every STREAM_REDIAL_NS until somebody
+ * is there. One peer at a time: further ones are turned away within STREAM_LOOK_NS. When a peer is gone the next one is
+ * taken, in both roles. A peer that sends a length that no frame has is cut off, for a stream cannot be found into
+ * again; a frame that is only longer than the link carries is dropped and counted, like any other port's.
+ *
+ * Received bytes are read many frames at a time and copied once more, into the path's buffers. Sent frames go a batch a
+ * call (stream_sender.h).
+ *
+ * What an express frame waits for is the frame being finished and what the socket holds: on TCP lowat= of unsent bytes
+ * (STREAM_UNSENT_LOW_BYTES) and what is in flight, on a unix stream what sndbuf= allows. */
+extern const struct port_ops port_stream_ops;
+extern const struct port_ops port_vsock_ops;
+#define STREAM_REDIAL_NS         UINT64_C(250000000)
+#define STREAM_LOOK_NS           UINT64_C(250000000)
+#define STREAM_DIAL_NS           UINT64_C(5000000000) /* a connection under way for longer is given up */
+#define STREAM_SEND_BUFFER_BYTES (128u << 10)         /* sndbuf= of a unix stream, if not given */
+#define STREAM_UNSENT_LOW_BYTES  (64u << 10)
+
+/* Written by the reader agent, read by anybody. */
+struct stream_receive_counts {
+    shared_u64 reads;
+    shared_u64 bytes;
+    shared_u64 wrong_lengths;     /* peers cut off */
+    shared_u64 torn_frames;       /* that a peer began and did not finish */
+    shared_u64 peers_turned_away; /* while another was served */
+};
+
+/* What an open stream or vsock port counts, sends in stream_sender.h. Valid until it is closed. */
+struct stream_send_counts;
+void port_stream_counts(const struct port *port, const struct stream_receive_counts **received,
+                        const struct stream_send_counts **sent);
+
+/* packet:IFNAME[,netns=][,fanout=N][,bypass=on][,offload=on|off][,sndbuf=SIZE][,rcvbuf=SIZE] (port_packet.c)
+ *
+ * A Linux packet socket (AF_PACKET) on an interface that is there and stays: what comes in at the interface is
+ * received, in promiscuous mode, and what is transmitted leaves by it. What the host itself sends by the interface is
+ * not seen, nor what the port sends. The host's own stack goes on seeing what comes in: give the interface no address.
+ *
+ * One queue, or `fanout=N` sockets among which the kernel spreads frames by flow (PACKET_FANOUT_HASH); the interface
+ * must be up for that. bypass=on hands frames to the driver past the interface's queueing discipline.
+ *
+ * The kernel always gives a struct virtio_net_hdr with a frame, and takes one (PACKET_VNET_HDR), since on a veth most
+ * frames have no valid checksum and some are super-frames. It lies just before the frame's first byte, and
+ * FRAME_FLAG_VNET_HDR says so where it asks for anything. A VLAN tag that the kernel took out is put back.
+ * offload=off says that the writer may not hand headers on and that super-frames are not wanted: they are received
+ * cut short, so dropped and counted as truncated, and those that need a checksum are received as ever. It is the
+ * default with bypass=on, because there the kernel drops super-frames, as ENOBUFS, for a device that cannot cut them.
+ *
+ * An interface that goes down, or loses its link, makes the port down until it is up again, which is noticed within
+ * 50 ms; transmitting works at once. One that loses its link without going down is noticed within 250 ms; until then
+ * the kernel takes frames and loses them. A removed interface is gone for good.
+ *
+ * The interface's queue refuses with ENOBUFS (a qdisc that is full), the socket's send buffer with EAGAIN.
+ * `device_dropped` counts frames that found no room in the receive buffer. */
+extern const struct port_ops port_packet_ops;
+
+/* fault:KEY=VALUE+KEY=VALUE...:PORT (port_fault.c, fault_device.h has the keys)
+ *
+ * A bad device in front of any other port: PORT is that port's whole name, with its commas. What the bad device accepts
+ * goes to the other port at once, and what that refuses is refused. Only transmitting is affected; everything else
+ * is the other port's, its facts and its state too, unless the device is dead, which is down. Every queue is a device
+ * of its own. Times count from when the port was opened. */
+extern const struct port_ops port_fault_ops;
+
+/* pcap:FILE[,loop=N][,speed=max|wire] (port_pcap.c)
+ *
+ * Replays a capture file (pcap or pcapng, Ethernet) once, or N times; 0 is for ever. The file is read into memory
+ * when the port is opened, at most PCAP_FILE_MAX_BYTES of it, so that the data path never waits for a disk. With
+ * speed=max (the default) frames come as fast as the link takes them: no more than PCAP_AHEAD_BUFFERS are under way at
+ * a time, which is less than a lane holds, so that being early loses nothing. With speed=wire each comes at its own time. After the
+ * last one the port is down, as if a peer had gone; a file that ends inside a record is said to at that place.
+ * Frames that the capture cut short are dropped and counted as truncated. What is sent to the port is accepted and
+ * forgotten.
+ *
+ * pcap:FILE,write=on
+ *
+ * Writes what is sent to it to a new file, with nanoseconds, saved once a second at the latest and on close. A
+ * write that fails ends it: the port is down, and what comes later is dropped as no_peer. */
+extern const struct port_ops port_pcap_ops;
+#define PCAP_FILE_MAX_BYTES (UINT64_C(1) << 30)
+#define PCAP_AHEAD_BUFFERS  512u
+
+/* null (port_null.c): accepts every frame and forgets it, and never has one. */
+extern const struct port_ops port_null_ops;
+
 #endif

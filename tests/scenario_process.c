@@ -167,7 +167,7 @@ START_TEST(sigterm_is_heard_while_nobody_reads_a_full_log)
     open_sides();
     for (int i = 0; i < 3; i++) { /* comings and goings, which are logged */
         close_sides();
-        sleep_ns(300 * MS);
+        sleep_ns(600 * MS);
         open_sides();
     }
     carry_all(&vm, &host, 100, 10);

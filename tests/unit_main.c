@@ -20,6 +20,12 @@
     X(port_spec_suite)                                                                                       \
     X(unix_address_suite)                                                                                    \
     X(unixgram_suite)                                                                                        \
+    X(stream_framing_suite)                                                                                  \
+    X(port_stream_suite)                                                                                     \
+    X(port_stream_peers_suite)                                                                               \
+    X(port_packet_suite)                                                                                     \
+    X(port_fault_suite)                                                                                      \
+    X(port_pcap_suite)                                                                                       \
     X(flow_table_suite)                                                                                      \
     X(budget_suite)                                                                                          \
     X(layout_suite)                                                                                          \
@@ -27,6 +33,10 @@
     X(writer_suite)                                                                                          \
     X(writer_budget_suite)                                                                                   \
     X(writer_lanes_suite)                                                                                    \
+    X(codel_suite)                                                                                           \
+    X(frame_ecn_suite)                                                                                       \
+    X(flow_queue_suite)                                                                                      \
+    X(writer_queues_suite)                                                                                   \
     X(order_stress_suite)
 
 #define X(function) Suite *function(void);

@@ -15,6 +15,7 @@ Suite *order_stress_suite(void);
 #define FLOWS          (TCP_FLOWS + FRAGMENT_FLOWS)
 #define NO_FLOW        FLOWS /* ARP */
 #define VARIANT_NS     (400 * NS_PER_MS)
+#define POLICIES       4u
 
 struct flow_tag {
     uint32_t flow;
@@ -39,6 +40,7 @@ struct sink {
     uint32_t refusing_percent;
     uint64_t frames;
     uint64_t inversions;
+    uint64_t of_pairs; /* among them: fragments and what goes between the same addresses */
 };
 
 struct stress {
@@ -47,6 +49,9 @@ struct stress {
     struct sink sink;
     struct reader reader;
     shared_u32 reading;
+    const struct policy
+        *policy[POLICIES]; /* more than one: each side goes from one to another when it likes */
+    uint32_t policies;
 };
 
 static uint32_t make_frame(struct source *source, uint8_t *at)
@@ -108,10 +113,12 @@ static void sink_frame(struct sink *sink, const struct tx_frame *frame)
     if (tag.flow == NO_FLOW)
         return;
     ck_assert_uint_lt(tag.flow, FLOWS);
-    if (tag.number <= sink->last[tag.flow])
+    if (tag.number <= sink->last[tag.flow]) {
         sink->inversions++;
-    else
+        sink->of_pairs += tag.flow >= TCP_FLOWS;
+    } else {
         sink->last[tag.flow] = tag.number;
+    }
 }
 
 static struct tx_result sink_tx(struct port *port, uint32_t queue, const struct tx_frame *frames,
@@ -141,15 +148,25 @@ static const struct port_ops source_ops = {.kind = "source",
 static const struct port_ops sink_ops = {
     .kind = "sink", .tx = sink_tx, .rx_fd = scripted_fd, .tx_fd = scripted_fd};
 
+/* The two sides see a change of policy at different times. */
+static const struct policy *choose_policy(const struct stress *stress, const struct policy *now,
+                                          struct random_source *random)
+{
+    if (now && random_below(random, 200) > 0)
+        return now;
+    return stress->policy[random_below(random, stress->policies)];
+}
+
 static void *run_reader(void *argument)
 {
     struct stress *stress = argument;
     static shared_u64 time_ns[REGIME_COUNT];
     struct regime_meter meter = {.now_ns = clock_now_ns(), .time_ns = time_ns};
     uint64_t wakes = 0, until_ns = meter.now_ns + VARIANT_NS;
-    struct agent_step step = {.meter = &meter, .policy = &stress->path->policy, .wakes_sent = &wakes};
+    struct agent_step step = {.meter = &meter, .wakes_sent = &wakes};
     while (meter.now_ns < until_ns) {
         meter.now_ns = clock_now_ns();
+        step.policy = choose_policy(stress, step.policy, &stress->source.random);
         reader_step(&stress->reader, &step);
         random_pause(&stress->source.random, 200);
     }
@@ -161,7 +178,9 @@ static void run_writer_thread(struct stress *stress)
 {
     struct writer *writer = &stress->path->writer;
     struct agent_step *step = &stress->path->step;
+    step->policy = NULL;
     for (;;) {
+        step->policy = choose_policy(stress, step->policy, &stress->sink.random);
         bool reading = shared_u32_load_acquire(&stress->reading) != 0; /* pairs with run_reader */
         step->meter->now_ns = clock_now_ns();
         writer->writable = random_below(&stress->sink.random, 2);
@@ -173,13 +192,11 @@ static void run_writer_thread(struct stress *stress)
     }
 }
 
-static void open_stress(struct stress *stress, const struct policy *policy, uint32_t refusing_percent,
-                        uint32_t full_percent)
+static void open_stress(struct stress *stress, uint32_t refusing_percent, uint32_t full_percent)
 {
     struct random_source random = random_open();
     *stress = (struct stress){.path = test_path_open(1518)};
     fake_clock_stop();
-    stress->path->policy = *policy;
     stress->source = (struct source){.random = random, .full_percent = full_percent};
     stress->source.port = (struct port){.ops = &source_ops, .own = &stress->source};
     rx_slots_init(&stress->source.slots);
@@ -209,8 +226,10 @@ static void check_stress(struct stress *stress)
     uint32_t lost;
     struct test_path *path = stress->path;
     reader_close(&stress->reader, &lost);
-    ck_assert_msg(stress->sink.inversions == 0, "%" PRIu64 " inversions in %" PRIu64 " frames, seed %" PRIu64,
-                  stress->sink.inversions, stress->sink.frames, stress->source.random.seed);
+    ck_assert_msg(
+        stress->sink.inversions == 0,
+        "%" PRIu64 " inversions (%" PRIu64 " beside fragments) in %" PRIu64 " frames, seed %" PRIu64,
+        stress->sink.inversions, stress->sink.of_pairs, stress->sink.frames, stress->source.random.seed);
     ck_assert_uint_eq(lost, 0);
     ck_assert_uint_eq(counted(path, COUNTER_rx_frames), stress->source.frames);
     ck_assert_uint_eq(counted(path, COUNTER_tx_frames), stress->sink.frames);
@@ -220,15 +239,23 @@ static void check_stress(struct stress *stress)
     test_path_close(path);
 }
 
-static void run_stress(const struct policy *policy, uint32_t refusing_percent, uint32_t full_percent)
+static void run_policies(const struct policy *policy, uint32_t policies, uint32_t refusing_percent,
+                         uint32_t full_percent)
 {
     static struct stress stress;
     pthread_t reader;
-    open_stress(&stress, policy, refusing_percent, full_percent);
+    open_stress(&stress, refusing_percent, full_percent);
+    for (stress.policies = 0; stress.policies < policies; stress.policies++)
+        stress.policy[stress.policies] = &policy[stress.policies];
     ck_assert_int_eq(pthread_create(&reader, NULL, run_reader, &stress), 0);
     run_writer_thread(&stress);
     pthread_join(reader, NULL);
     check_stress(&stress);
+}
+
+static void run_stress(const struct policy *policy, uint32_t refusing_percent, uint32_t full_percent)
+{
+    run_policies(policy, 1, refusing_percent, full_percent);
 }
 
 START_TEST(with_the_standard_policy)
@@ -280,6 +307,62 @@ START_TEST(with_a_flow_that_may_fill_the_express_lane)
 }
 END_TEST
 
+START_TEST(with_flow_queues)
+{
+    struct policy policy = policy_standard();
+    policy.bulk = BULK_FQ;
+    run_stress(&policy, (uint32_t)_i * 30, 30);
+}
+END_TEST
+
+START_TEST(with_flow_queues_and_batches_put_off)
+{
+    struct policy policy = policy_standard();
+    policy.bulk = BULK_FQ;
+    policy.on_budget = ON_BUDGET_REQUEUE;
+    policy.retry_wait = policy.retry_deadline = 1000;
+    policy.codel_target = _i ? 50 * NS_PER_US : 0;
+    policy.codel_interval = NS_PER_MS;
+    run_stress(&policy, 40, 50);
+}
+END_TEST
+
+START_TEST(with_flow_queues_of_a_few_bytes)
+{
+    struct policy policy = policy_standard();
+    policy.bulk = BULK_FQ;
+    policy.on_budget = ON_BUDGET_REQUEUE;
+    policy.queue_max = 20000;
+    policy.express_flow_max = 1;
+    run_stress(&policy, 30, 60);
+}
+END_TEST
+
+START_TEST(with_one_lane_put_off_as_one)
+{
+    struct policy policy = policy_standard();
+    policy.on_budget = ON_BUDGET_REQUEUE;
+    policy.retry_wait = policy.retry_deadline = 1000;
+    policy.codel_target = 50 * NS_PER_US;
+    policy.codel_interval = NS_PER_MS;
+    run_stress(&policy, 40, 50);
+}
+END_TEST
+
+START_TEST(with_policies_that_change_all_the_time)
+{
+    struct policy policy[POLICIES];
+    for (uint32_t i = 0; i < POLICIES; i++) {
+        policy[i] = policy_standard();
+        policy[i].bulk = i % 2 ? BULK_FQ : BULK_FIFO;
+        policy[i].on_budget = i / 2 ? ON_BUDGET_REQUEUE : ON_BUDGET_DROP;
+        policy[i].retry_wait = policy[i].retry_deadline = i / 2 ? 1000 : 20000;
+        policy[i].express_flow_max = 1 + 3 * i;
+    }
+    run_policies(policy, POLICIES, (uint32_t)_i * 20, 30);
+}
+END_TEST
+
 Suite *order_stress_suite(void)
 {
     Suite *suite = suite_create("order_stress");
@@ -290,6 +373,11 @@ Suite *order_stress_suite(void)
     tcase_add_test(order, with_no_waits_at_all);
     tcase_add_test(order, with_one_frame_of_a_flow_in_the_express_lane);
     tcase_add_test(order, with_a_flow_that_may_fill_the_express_lane);
+    tcase_add_loop_test(order, with_flow_queues, 0, 3);
+    tcase_add_loop_test(order, with_flow_queues_and_batches_put_off, 0, 2);
+    tcase_add_test(order, with_flow_queues_of_a_few_bytes);
+    tcase_add_test(order, with_one_lane_put_off_as_one);
+    tcase_add_loop_test(order, with_policies_that_change_all_the_time, 0, 4);
     tcase_set_timeout(order, 60);
     suite_add_tcase(suite, order);
     return suite;

@@ -15,6 +15,7 @@ static inline void interrupted_refresh(struct spsc_consumer *consumer)
 #define spsc_consumer_refresh interrupted_refresh
 #define writer_open           interrupted_writer_open
 #define writer_drop_node      hooked_writer_drop_node
+#define writer_waits_for_fd   hooked_writer_waits_for_fd
 #define writer_codel_params   hooked_writer_codel_params
 #define writer_step           interrupted_writer_step
 #define writer_pending        interrupted_writer_pending

@@ -33,6 +33,8 @@ static inline void budget_refuse(struct budget *budget, const struct policy *pol
                                   .frames = frames,
                                   .opened_ns = now_ns,
                                   .deadline_ns = now_ns + policy->retry_deadline};
+    if (budget->deadline_ns == 0) /* it waited for a stalled port until now */
+        budget->deadline_ns = now_ns + policy->retry_deadline;
     budget->refused_ns = now_ns;
     if (budget->waits >= policy->retry_max || now_ns >= budget->deadline_ns) {
         budget->spent = true;

@@ -38,9 +38,7 @@ uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc
 {
     uint32_t own = desc->flow_hash * UINT32_C(0x9e3779b1) >> 22; /* all bits take part */
     uint32_t fence = fence_of(desc->flow_hash);
-    if (queues->fence_frames[fence] > 0 && queues->queue[own].frames == 0)
-        return queues->fence_queue[fence];
-    return own;
+    return queues->fence_frames[fence] > 0 ? queues->fence_queue[fence] : own;
 }
 
 static void chain_append(struct flow_queues *queues, struct flow_chain *chain, uint32_t number,
@@ -78,11 +76,13 @@ void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct 
         node->desc[1] = desc[1];
         node->length_bytes += frame_desc_length_bytes(&desc[1]);
     }
-    if (desc->length_flags & FRAME_FLAG_FRAGMENT) {
-        uint32_t fence = fence_of(desc->flow_hash);
-        node->fence = (uint16_t)(fence + 1);
-        queues->fence_frames[fence]++;
-        queues->fence_queue[fence] = (uint16_t)number;
+    node->pair = (uint16_t)fence_of(desc->flow_hash);
+    node->fenced = queues->fence_frames[node->pair] > 0 || (desc->length_flags & FRAME_FLAG_FRAGMENT);
+    if (node->fenced) {
+        queues->fence_frames[node->pair]++;
+        queues->fence_queue[node->pair] = (uint16_t)number;
+    } else {
+        queues->free_frames[node->pair]++;
     }
     if (queue->tail == FLOW_NODE_NONE)
         queue->head = index;
@@ -133,8 +133,12 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
                 chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
             continue;
         }
-        bool past_limit = (int64_t)(queues->node[queue->head].sequence - limit) >= 0;
-        if (queue->deficit_bytes <= 0 || past_limit) {
+        const struct flow_node *head = &queues->node[queue->head];
+        bool moved = head->desc[0].length_flags & FRAME_FLAG_CANDIDATE;
+        bool late = moved ? (int64_t)(head->express_sequence - queues->express_limit) >= 0
+                          : (int64_t)(head->sequence - limit) >= 0;
+        bool held = late || (head->fenced && queues->free_frames[head->pair] > 0);
+        if (queue->deficit_bytes <= 0 || held) {
             if (queue->deficit_bytes <= 0)
                 queue->deficit_bytes += quantum_bytes;
             chain_remove_head(queues, chain);
@@ -151,8 +155,10 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
 void flow_queues_done(struct flow_queues *queues, const struct flow_node *node)
 {
     queues->queue[node->queue].in_hand--;
-    if (node->fence)
-        queues->fence_frames[node->fence - 1]--;
+    if (node->fenced)
+        queues->fence_frames[node->pair]--;
+    else
+        queues->free_frames[node->pair]--;
 }
 
 void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes)

@@ -6,9 +6,9 @@
  * and no allocation, since every frame has a cell and a cell's number is its node here.
  *
  * Order: frames of one queue leave in the order they came, so a flow's frames do. A frame whose flow cannot be told
- * (FRAME_FLAG_FRAGMENT) queues by its address pair and raises the pair's fence: while such frames wait, later frames of
- * the pair, unless their own queue has frames, join that queue. The upper bits of the flow hash name the pair
- * (frame_headers.h). */
+ * (FRAME_FLAG_FRAGMENT) queues by its address pair and raises the pair's fence: it leaves when nothing older of the pair
+ * waits any more, and until it and all that came after it have left, later frames of the pair join its queue. The upper
+ * bits of the flow hash name the pair (frame_headers.h). Waiting is for older frames only, so it cannot go in a circle. */
 #ifndef VMLANE_WORKERS_FLOW_QUEUE_H
 #define VMLANE_WORKERS_FLOW_QUEUE_H
 
@@ -26,11 +26,13 @@
 /* A waiting frame; its number is its cell's. */
 struct flow_node {
     struct frame_desc desc[2]; /* two if it goes on in a large buffer */
+    uint64_t express_sequence; /* of a frame from the express lane, its number there */
     uint64_t sequence; /* its place in the bulk lane, which is compared with an express frame's stamp */
     uint32_t length_bytes;
     uint32_t next;  /* in its queue, or FLOW_NODE_NONE */
     uint16_t queue; /* which it is in */
-    uint16_t fence; /* fence that it holds up plus 1, or 0 */
+    uint16_t pair;  /* its address pair */
+    bool fenced;    /* a fragment, or came while one of its pair waited */
 };
 
 enum flow_list { FLOW_LIST_NONE, FLOW_LIST_NEW, FLOW_LIST_OLD };
@@ -55,14 +57,16 @@ struct flow_chain {
 
 struct flow_queues {
     struct flow_queue queue[FLOW_QUEUES];
-    uint16_t fence_frames[FLOW_FENCES]; /* frames that hold the fence up */
-    uint16_t fence_queue[FLOW_FENCES];  /* where they wait */
+    uint16_t fence_frames[FLOW_FENCES]; /* fenced frames of a pair that wait or are in hand */
+    uint16_t free_frames[FLOW_FENCES];  /* the others of it, which are all older */
+    uint16_t fence_queue[FLOW_FENCES];  /* where the fenced ones wait */
     struct flow_chain new_flows;
     struct flow_chain old_flows;
     struct flow_node *node; /* one a cell */
     uint32_t nodes;
     uint32_t frames;
     uint64_t bytes;
+    uint64_t express_limit; /* the number of the first express frame that waits: moved ones below it may go */
 };
 
 /* `nodes` is the number of cells of the arena. Allocates. Returns the queues, or null. */

@@ -31,6 +31,7 @@ struct lane {
     enum lane_number number;
     struct budget budget;
     struct codel codel; /* of the ring as one queue */
+    uint64_t again_ns;  /* a batch was put off in this step: when it is due again; 0: none was */
     bool refused_by_fd; /* the last refusal was one that the descriptor may end */
     bool tried_early;   /* the descriptor has shortened the wait at hand already */
     struct histogram *wait_ns;

@@ -97,8 +97,8 @@ static int make_path(struct link *link, uint32_t number, uint64_t hash_seed, str
     struct port *from = &link->port[number % 2], *to = &link->port[1 - number % 2];
     uint32_t longest = from->facts.max_frame_bytes < to->facts.max_frame_bytes ? from->facts.max_frame_bytes
                                                                                : to->facts.max_frame_bytes;
-    if (from->facts.takes_vnet_hdr)
-        longest = from->facts.max_frame_bytes; /* super-frames are cut to what the other port takes */
+    if (from->facts.takes_vnet_hdr || from->facts.gives_vnet_hdr)
+        longest = PORT_FRAME_MAX_BYTES; /* super-frames are cut to what the other port takes */
     char label[STATS_NAME_BYTES + 32];
     snprintf(label, sizeof label, "vmlane:%s:%u", link->config.name, number);
     int err = path_memory_create(&path->memory, label, longest, fault);

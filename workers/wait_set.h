@@ -8,6 +8,7 @@
 #ifndef VMLANE_WORKERS_WAIT_SET_H
 #define VMLANE_WORKERS_WAIT_SET_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #define WAIT_SET_EVENTS_MAX 64
@@ -23,8 +24,9 @@ int wait_set_add_readable(const struct wait_set *set, int fd);
 int wait_set_add_writable(const struct wait_set *set, int fd);
 void wait_set_remove(const struct wait_set *set, int fd);
 
-/* Watches a descriptor that was added as writable for the next sleep. */
-void wait_set_watch_writable(const struct wait_set *set, int fd);
+/* Watches a descriptor that was added as writable for the next sleep. `is_set`: it is itself a set around a connection,
+ * and becomes readable when that becomes writable (port.h, tx_fd_is_set). */
+void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set);
 
 /* Sleeps at most `timeout_ns` (UINT64_MAX: without end). Returns how many descriptors woke it and writes them to
  * `fds`. */

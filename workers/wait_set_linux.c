@@ -43,9 +43,9 @@ int wait_set_add_writable(const struct wait_set *set, int fd)
     return control(set, EPOLL_CTL_ADD, fd, EPOLLONESHOT | EPOLLET);
 }
 
-void wait_set_watch_writable(const struct wait_set *set, int fd)
+void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set)
 {
-    control(set, EPOLL_CTL_MOD, fd, EPOLLOUT | EPOLLONESHOT);
+    control(set, EPOLL_CTL_MOD, fd, (is_set ? (uint32_t)EPOLLIN : (uint32_t)EPOLLOUT) | EPOLLONESHOT);
 }
 
 void wait_set_remove(const struct wait_set *set, int fd)

@@ -71,9 +71,9 @@ static void watch_writables(const struct worker *worker)
     const struct agent_set *agents = RCU_READ(&worker->agents);
     for (uint32_t i = 0; i < agents->count; i++) {
         const struct writer *writer = agents->agent[i].writer;
-        if (writer && ((writer->bulk.budget.open && writer->bulk.refused_by_fd) ||
-                       (writer->express.budget.open && writer->express.refused_by_fd)))
-            wait_set_watch_writable(&worker->waits, writer->port->ops->tx_fd(writer->port, writer->queue));
+        if (writer && writer_waits_for_fd(writer))
+            wait_set_watch_writable(&worker->waits, writer->port->ops->tx_fd(writer->port, writer->queue),
+                                    writer->port->ops->tx_fd_is_set);
     }
 }
 

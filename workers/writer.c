@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define FLUSH_LOOK_NS        (5 * NS_PER_MS) /* where the descriptor does not tell */
 #define RATE_WINDOW_NS       (20 * NS_PER_MS)
 #define ORDINARY_FRAME_BYTES 1514u
 
@@ -236,6 +237,8 @@ static void wait_for_probe(struct writer *writer, struct lane *lane, uint32_t fr
     lane->budget.refused_ns = now_ns;
     lane->budget.waiting = true;
     lane->budget.spent = false;
+    lane->budget.waits = lane->budget.deadline_ns =
+        0; /* once it has recovered the batch has its whole budget */
     lane->budget.next_try_ns = now_ns + (late ? WRITER_PROBE_LATE_NS : WRITER_PROBE_NS);
 }
 
@@ -248,6 +251,7 @@ static void end_budget(struct writer *writer, struct lane *lane, const struct po
         return;
     histogram_record(writer->budget_wait_ns, now_ns - lane->budget.opened_ns, 1);
     lane->budget.open = false;
+    lane->again_ns = now_ns + policy->retry_wait; /* frames wait: a worker must not sleep on them */
     if (lane->hand &&
         !lane->cutting) /* a frame of which a part is sent is not taken up again from its beginning */
         writer_queues_put_back(writer);
@@ -258,9 +262,10 @@ static uint32_t refuse(struct writer *writer, struct lane *lane, const struct po
                        const struct tx_result *result, uint32_t frames, bool charged, uint64_t now_ns)
 {
     count_busy(writer, result->cause);
-    writer->refused_last_ns = now_ns;
-    if (writer->refused_since_ns == 0)
+    /* While anything waits it is offered again sooner than that: what was refused before is over. */
+    if (writer->refused_since_ns == 0 || now_ns - writer->refused_last_ns > 2 * WRITER_STALLED_NS)
         writer->refused_since_ns = now_ns;
+    writer->refused_last_ns = now_ns;
     lane->refused_by_fd = result->wait == TX_WAIT_FD;
     if (charged)
         lane->tried_early = false;
@@ -498,8 +503,11 @@ static uint64_t limit_by_stamp(const struct writer *writer, uint64_t limit)
 {
     if (spsc_seen(&writer->express.ring) == 0)
         return limit;
-    uint64_t older = spsc_express_at(&writer->express.ring, 0)->stamp - writer->bulk.ring.head;
-    return older < limit ? older : limit;
+    /* Bulk that was dropped, not sent, may have taken the head past the stamp. */
+    int64_t older = (int64_t)(spsc_express_at(&writer->express.ring, 0)->stamp - writer->bulk.ring.head);
+    if (older <= 0)
+        return 0;
+    return (uint64_t)older < limit ? (uint64_t)older : limit;
 }
 
 /* Whether the device holds as much as it may. To ask costs a system call: only where a limit is set. */
@@ -520,7 +528,7 @@ static uint32_t offer_bulk(struct writer *writer, const struct agent_step *step,
         const struct tx_result held = {.status = TX_BUSY, .wait = TX_WAIT_TIMER, .cause = TX_BUSY_CREDIT};
         struct offer offer;
         gather(writer, lane, entries, bulk_frames_max(lane), WRITER_SUB_BATCH_BYTES, &offer);
-        return refuse(writer, lane, step->policy, &held, offer.frames,
+        return refuse(writer, lane, step->policy, &held, offer.frames ? offer.frames : 1,
                       budget_due(&lane->budget, step->meter->now_ns), step->meter->now_ns);
     }
     if (!writer->express_offered)
@@ -653,6 +661,8 @@ static uint32_t expire(struct writer *writer, uint64_t now_ns)
 static void report_lane(const struct lane *lane, struct agent_report *report)
 {
     bool waits = lane->budget.open && !lane->budget.spent && lane->budget.waiting;
+    if (!lane->budget.open && lane->again_ns)
+        report->deadline_ns = earlier_ns(report->deadline_ns, lane->again_ns);
     if (waits) {
         report->deadline_ns = earlier_ns(report->deadline_ns, lane->budget.next_try_ns);
         report->wants_writable |= lane->refused_by_fd && !lane->tried_early;
@@ -705,9 +715,29 @@ struct codel_params writer_codel_params(const struct writer *writer, const struc
     return params;
 }
 
+bool writer_waits_for_fd(const struct writer *writer)
+{
+    return writer->flushing || (writer->bulk.budget.open && writer->bulk.refused_by_fd) ||
+           (writer->express.budget.open && writer->express.refused_by_fd);
+}
+
+/* A stream may have taken a frame in part: it is gone on with until the rest is out, whether more frames come or not. */
+static void flush(struct writer *writer, const struct agent_step *step, struct agent_report *report)
+{
+    const struct port_ops *ops = writer->port->ops;
+    if (!ops->tx_flush || !(writer->flushing || report->frames > 0))
+        return;
+    writer->flushing = ops->tx_flush(writer->port, writer->queue);
+    if (!writer->flushing)
+        return;
+    report->wants_writable = true;
+    report->deadline_ns = earlier_ns(report->deadline_ns, step->meter->now_ns + FLUSH_LOOK_NS);
+}
+
 struct agent_report writer_step(struct writer *writer, const struct agent_step *step)
 {
     struct agent_report report = {.deadline_ns = NEVER_NS, .frames = expire(writer, step->meter->now_ns)};
+    writer->express.again_ns = writer->bulk.again_ns = 0;
     for (uint32_t turn = 0; turn < WRITER_TURNS_MAX; turn++) {
         uint32_t done = take_turn(writer, step);
         writer->writable = false;
@@ -717,6 +747,7 @@ struct agent_report writer_step(struct writer *writer, const struct agent_step *
     }
     report_lane(&writer->express, &report);
     report_lane(&writer->bulk, &report);
+    flush(writer, step, &report);
     show_state(writer);
     learn_rate(writer, step->meter->now_ns);
     if (writer->queued || writer->queues_shown) {

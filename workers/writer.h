@@ -46,6 +46,7 @@ struct writer {
     struct writer_cut *cut[2];    /* of each lane: its super-frame being cut */
     bool queued;
     bool queues_shown;    /* the stats say that something is queued */
+    bool flushing;        /* the port has a frame that went in part */
     bool writable;        /* set by the worker: the port's descriptor said so */
     bool express_offered; /* express was offered, or seen empty, since the last bulk call */
     enum tx_status last_status;
@@ -71,6 +72,9 @@ uint32_t writer_pending(struct writer *writer);
 /* Drops what is left in the lanes and queues as `link_removed`, and frees the queues. By the control thread, when no
  * worker runs the writer and the reader has stopped. */
 void writer_close(struct writer *writer);
+
+/* Whether its port's descriptor becoming writable would help it. */
+bool writer_waits_for_fd(const struct writer *writer);
 
 /* For writer_queues.c: one frame that is in no hand is dropped, its buffers go home. */
 void writer_drop_node(struct writer *writer, const struct flow_node *node, enum path_counter cause);

@@ -43,11 +43,12 @@ static void make_room(struct writer *writer, const struct policy *policy)
     }
 }
 
-static void push_bulk(struct writer *writer, const struct policy *policy, uint32_t queue,
-                      const struct frame_desc *desc, uint32_t parts, uint64_t sequence)
+static void push_bulk(struct writer *writer, const struct policy *policy, const struct frame_desc *desc,
+                      uint32_t parts, uint64_t sequence)
 {
-    make_room(writer, policy);
-    flow_queues_push(writer->queues->flows, queue, desc, parts, sequence, writer->longest_bytes);
+    struct flow_queues *flows = writer->queues->flows;
+    make_room(writer, policy); /* first: what it drops may have been what the frame would have joined */
+    flow_queues_push(flows, flow_queue_of(flows, &desc[0]), desc, parts, sequence, writer->longest_bytes);
 }
 
 /* Takes in bulk frames that lie before `place`. */
@@ -67,19 +68,19 @@ static void take_bulk(struct writer *writer, const struct policy *policy, uint64
         uint32_t parts = entry_parts(&desc[0]);
         if (parts == 2)
             desc[1] = *spsc_frame_at(ring, entries + 1);
-        push_bulk(writer, policy, flow_queue_of(writer->queues->flows, &desc[0]), desc, parts,
-                  ring->head + entries);
+        push_bulk(writer, policy, desc, parts, ring->head + entries);
         entries += parts;
     }
     spsc_release(ring, entries);
 }
 
 static void append_express(struct writer_queues *queues, const struct frame_desc *desc, uint64_t stamp,
-                           uint32_t queue)
+                           uint64_t sequence, uint32_t queue)
 {
     struct flow_node *node = flow_queues_node(queues->flows, desc);
     *node = (struct flow_node){.desc = {*desc},
                                .sequence = stamp,
+                               .express_sequence = sequence,
                                .length_bytes = frame_desc_length_bytes(desc),
                                .next = FLOW_NODE_NONE,
                                .queue = (uint16_t)queue};
@@ -98,7 +99,7 @@ static void decide(struct writer *writer, const struct policy *policy, const str
     struct flow_queues *flows = writer->queues->flows;
     const struct frame_desc desc = entry->frame;
     if (!(desc.length_flags & FRAME_FLAG_CANDIDATE)) {
-        append_express(writer->queues, &desc, entry->stamp, NO_QUEUE);
+        append_express(writer->queues, &desc, entry->stamp, entry->sequence, NO_QUEUE);
         return;
     }
     take_bulk(writer, policy, entry->stamp);
@@ -106,14 +107,15 @@ static void decide(struct writer *writer, const struct policy *policy, const str
     bool waits = flow_queue_waits(flows, queue);
     if (!waits && flows->queue[queue].express_waiting < policy->express_flow_max) {
         flows->queue[queue].express_waiting++;
-        append_express(writer->queues, &desc, entry->stamp, queue);
+        append_express(writer->queues, &desc, entry->stamp, entry->sequence, queue);
         return;
     }
     counter_add(&writer->stats->counters,
                 waits ? COUNTER_promote_denied_order_frames : COUNTER_promote_denied_full_frames, 1);
     shared_u64_add(&writer->stats->moved_frames, 1);
     shared_u64_add(&writer->stats->moved_bytes, frame_desc_length_bytes(&desc));
-    push_bulk(writer, policy, queue, &desc, 1, entry->stamp);
+    push_bulk(writer, policy, &desc, 1, entry->stamp);
+    flow_queues_node(flows, &desc)->express_sequence = entry->sequence;
 }
 
 void writer_queues_take_in(struct writer *writer, const struct policy *policy, uint64_t limit)
@@ -189,10 +191,14 @@ void writer_queues_fill_bulk(struct writer *writer, const struct policy *policy,
 uint64_t writer_queues_stamp(const struct writer *writer)
 {
     const struct writer_queues *queues = writer->queues;
+    const struct flow_node *first = NULL;
     if (queues->express_hand.frames > 0)
-        return queues->express_hand.node[queues->express_hand.first_frame]->sequence;
-    if (queues->express_head != FLOW_NODE_NONE)
-        return queues->flows->node[queues->express_head].sequence;
+        first = queues->express_hand.node[queues->express_hand.first_frame];
+    else if (queues->express_head != FLOW_NODE_NONE)
+        first = &queues->flows->node[queues->express_head];
+    queues->flows->express_limit = first ? first->express_sequence : writer->express.ring.head;
+    if (first)
+        return first->sequence;
     if (spsc_seen(&writer->express.ring) > 0)
         return spsc_express_at(&writer->express.ring, 0)->stamp;
     return writer->bulk.ring.tail_seen +
