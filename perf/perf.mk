@@ -18,7 +18,13 @@ endif
 
 PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_COMMON)
 
-PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward
+PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_ends compare_peers plot relay traffic) $(PERF_COMMON)
+
+PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_lab mix plot_svg relay) $(PERF_COMMON)
+PERF_FLOWS   = $(BUILD)/obj/perf/flows.o $(PERF_COMMON)
+
+PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward $(BUILD)/perf/compare \
+                $(BUILD)/perf/lanes $(BUILD)/perf/flows
 
 .PHONY: perf check-perf-smoke
 perf: all | deps-perf
@@ -45,10 +51,26 @@ $(BUILD)/perf/ring: $(PERF_RING) $(BUILD)/lib/engine.a
 
 $(BUILD)/perf/forward: $(PERF_FORWARD) $(BUILD)/lib/engine.a | $(BUILD)/vmlane
 	@mkdir -p $(@D)
-	$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
+$(BUILD)/perf/compare: $(PERF_COMPARE) $(BUILD)/lib/engine.a | $(BUILD)/vmlane
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
+$(BUILD)/perf/lanes: $(PERF_LANES) $(BUILD)/lib/engine.a | $(BUILD)/vmlane $(BUILD)/vmlanectl
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
+$(BUILD)/perf/flows: $(PERF_FLOWS) $(BUILD)/lib/engine.a
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
 
 # Each benchmark runs for a moment, so that it cannot rot; its figures are not looked at.
 check-perf-smoke: $(PERF_PROGRAMS)
 	tests/perf-smoke $(BUILD)
 
--include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d)
+-include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_COMPARE:.o=.d)
