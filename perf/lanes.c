@@ -406,7 +406,9 @@ static int in_child(int (*run)(void *context), void *context)
     child = 0;
     if (interrupted)
         return -EINTR;
-    return WIFEXITED(status) && WEXITSTATUS(status) == 0 ? outcome->err : -ECHILD;
+    if (!WIFEXITED(status) || WEXITSTATUS(status) != 0)
+        return -ECHILD;
+    return outcome->err == -EINTR ? -EIO : outcome->err; /* -EINTR is what ends the program */
 }
 
 /* CPU seconds of all processes, and of ours: this one's and of the children that it has waited for. */
@@ -1207,6 +1209,8 @@ static void set_priority(int nice)
 static int prepare(void)
 {
     struct sigaction action = {.sa_handler = on_signal};
+    /* Whoever started this may have ignored it, and then children could not be waited for. */
+    signal(SIGCHLD, SIG_DFL);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGHUP, &action, NULL);
@@ -1239,6 +1243,8 @@ static int measure(void)
         for (size_t device = 0; settings.plot_folder && device < LAB_DEVICES; device++)
             plot_timelines((enum lab_device)device);
     }
+    if (interrupted)
+        fprintf(stderr, "error lanes: ended by signal %d\n", (int)interrupted);
     measure_noise(noise_us[1]);
     print_noise("after", noise_us[1]);
     return err;

@@ -36,7 +36,7 @@ enum setting_kind {
       "whether a pure TCP ACK may pass waiting data of its own flow")                                        \
     X(bulk, "bulk", SETTING_CHOICE_KIND, 0, 0, 1, "fifo|fq", "how the bulk lane is queued in the writer")    \
     X(codel_target, "codel-target", SETTING_DURATION_KIND, 2000000, 0, 1000000000, "",                       \
-      "wait that bulk may keep standing; 0ns: never dropped")                              \
+      "wait that bulk may keep standing; 0ns: never dropped")                                                \
     X(codel_interval, "codel-interval", SETTING_DURATION_KIND, 20000000, 1000000, 10000000000, "",           \
       "how long bulk may wait above the target")                                                             \
     X(queue_max, "queue-max", SETTING_SIZE_KIND, 4194304, 131100, 67108864, "",                              \
