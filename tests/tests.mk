@@ -62,7 +62,7 @@ check-build: | deps-slow deps-perf
 	$(Q)$(MAKE) --no-print-directory -j2 CC=clang BUILD=$(BUILD)/clang all $(BUILD)/clang/tests/unit
 	tests/arm64
 	clang-format --dry-run -Werror $(C_FILES)
-	shellcheck -x -S warning $$(git ls-files | xargs grep -lE '^#!/(bin/sh|usr/bin/env bash|bin/bash)')
+	shellcheck -x -S warning $$(git grep -lE '^#!/(bin/sh|bin/bash|usr/bin/env bash)' -- ':!*.md')
 
 check-fuzz: | deps-slow
 	tests/fuzz/run 20
