@@ -1,8 +1,5 @@
 # Tests. `make check` is everything that needs no virtual machine; the slower suites have targets of their own.
 
-# Random tests take this seed, so that a run of `make check` can be repeated; `VMLANE_TEST_SEED=... make check` takes another.
-export VMLANE_TEST_SEED ?= 0x65bccba573e68d51
-
 TEST_FLAGS = -I. -Itests $(shell pkg-config --cflags check 2>/dev/null)
 TEST_LIBS  = $(shell pkg-config --libs check 2>/dev/null || echo -lcheck -lsubunit -lrt -lm)
 
