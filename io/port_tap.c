@@ -153,6 +153,19 @@ static void tap_close(struct port *port)
     port->own = NULL;
 }
 
+static int explain_open(const char *name, int error, struct fault *fault)
+{
+    const char *remedy = "";
+    if (error == ENOENT)
+        remedy = " (load the tun module: 'modprobe tun')";
+    else if (error == EACCES)
+        remedy = " (its mode lets only some users open it: run as root, or 'chmod 0666 /dev/net/tun', which "
+                 "is the "
+                 "usual mode and gives no right to make devices)";
+    return fault_set(fault, FAULT_RUNTIME, error, "cannot open /dev/net/tun for tap \"%s\": %s%s", name,
+                     strerror(error), remedy);
+}
+
 static int explain_attach(const struct port *port, const char *name, int error, struct fault *fault)
 {
     if (error == EBUSY)
@@ -183,9 +196,7 @@ static int open_queue(const struct port *port, struct tap *own, struct tap_queue
     memcpy(request.ifr_name, own->name, sizeof own->name);
     queue->fd = open("/dev/net/tun", O_RDWR | O_NONBLOCK | O_CLOEXEC);
     if (queue->fd < 0)
-        return fault_set(fault, FAULT_RUNTIME, errno, "cannot open /dev/net/tun for tap \"%s\": %s%s",
-                         own->name, strerror(errno),
-                         errno == ENOENT ? " (load the tun module: 'modprobe tun')" : "");
+        return explain_open(own->name, errno, fault);
     if (ioctl(queue->fd, TUNSETIFF, &request) != 0)
         return explain_attach(port, own->name, errno, fault);
     /* The flags of whoever had a persistent device before stay on it: frames without checksums, up to 64 KiB.

@@ -14,7 +14,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/sysmacros.h>
 #include <unistd.h>
 
 #define TXQUEUELEN_SHORT 128 /* what vmlane sets unless told otherwise */
@@ -22,6 +24,8 @@
 #define NOBODY           65534
 #define SEGMENT_BYTES    1000
 #define SEGMENTS         5
+#define TUN_MAJOR        10 /* Documentation/networking/tuntap.rst */
+#define TUN_MINOR        200
 
 static struct side vm, host;
 
@@ -146,6 +150,26 @@ static void become_nobody(void *unused)
         _exit(98);
 }
 
+/* Gives this test a /dev/net/tun of the given mode, whatever the machine's has: a node of ours, mounted over it. */
+static bool set_tun_mode(mode_t mode)
+{
+    const char *node = in_folder("tun");
+    if (unshare(CLONE_NEWNS) != 0 || mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mknod(node, S_IFCHR | mode, makedev(TUN_MAJOR, TUN_MINOR)) != 0 || chmod(node, mode) != 0 ||
+        mount(node, "/dev/net/tun", NULL, MS_BIND, NULL) != 0) {
+        printf("    SKIPPED what the mode of /dev/net/tun means: no mounts of our own here: %s\n",
+               strerror(errno));
+        return false;
+    }
+    return true;
+}
+
+static void take_tun_away(void)
+{
+    ck_assert_int_eq(umount("/dev/net/tun"), 0);
+    ck_assert_int_eq(unlink(in_folder("tun")), 0);
+}
+
 /* False, said, where there is nobody to become: a user namespace with one user. */
 static bool give_folders_to_nobody(void)
 {
@@ -163,13 +187,28 @@ START_TEST(without_cap_net_admin_the_message_says_what_is_needed)
 {
     const char *const argv[] = {text_of("%s/vmlane", scenario_build),   "run", "--link",  "web1", "--a",
                                 text_of("unixgram:%s", in_folder("a")), "--b", "tap:vm0", NULL};
-    if (!give_folders_to_nobody())
+    if (!give_folders_to_nobody() || !set_tun_mode(0666))
         return;
     struct outcome outcome = run_program_with(argv, become_nobody, NULL);
     assert_fails(&outcome, EXIT_FAILED, "cannot open tap \"vm0\": Operation not permitted");
     assert_says(outcome.err, "CAP_NET_ADMIN");
     assert_says(outcome.err, "ip tuntap add dev vm0 mode tap user $USER");
     assert_nothing_left("vm0");
+    take_tun_away();
+}
+END_TEST
+
+START_TEST(a_tun_device_that_may_not_be_opened_is_said)
+{
+    const char *const argv[] = {text_of("%s/vmlane", scenario_build),   "run", "--link",  "web1", "--a",
+                                text_of("unixgram:%s", in_folder("a")), "--b", "tap:vm0", NULL};
+    if (!give_folders_to_nobody() || !set_tun_mode(0600))
+        return;
+    struct outcome outcome = run_program_with(argv, become_nobody, NULL);
+    assert_fails(&outcome, EXIT_FAILED, "cannot open /dev/net/tun for tap \"vm0\": Permission denied");
+    assert_says(outcome.err, "chmod 0666 /dev/net/tun");
+    assert_nothing_left("vm0");
+    take_tun_away();
 }
 END_TEST
 
@@ -178,7 +217,7 @@ START_TEST(a_users_own_persistent_tap_needs_no_rights)
     const char *const argv[] = {"--link", "web1",    "--a", text_of("unixgram:%s", in_folder("a")),
                                 "--b",    "tap:vm0", NULL};
     struct start start = {.argv = argv, .links = 1, .in_child = become_nobody};
-    if (!give_folders_to_nobody())
+    if (!give_folders_to_nobody() || !set_tun_mode(0666))
         return;
     int fd = tap_hold("vm0", 0);
     ck_assert_int_eq(ioctl(fd, TUNSETOWNER, NOBODY), 0);
@@ -192,6 +231,7 @@ START_TEST(a_users_own_persistent_tap_needs_no_rights)
     carry_all(&vm, &host, 100, 10);
     carry_all(&host, &vm, 100, 10);
     vmlane_end(&vmlane); /* another user's counters are refused to us, so nothing is asked of vmlanectl */
+    take_tun_away();
 }
 END_TEST
 
@@ -391,6 +431,7 @@ Suite *tap_suite(void)
     tcase_add_test(test_case, a_device_that_is_no_tap_is_refused);
     tcase_add_test(test_case, a_missing_network_namespace_is_named_with_the_remedy);
     tcase_add_test(test_case, without_cap_net_admin_the_message_says_what_is_needed);
+    tcase_add_test(test_case, a_tun_device_that_may_not_be_opened_is_said);
     test_case = scenario_case(suite, "settings");
     tcase_add_test(test_case, a_tap_can_be_in_another_network_namespace);
     tcase_add_test(test_case, a_users_own_persistent_tap_needs_no_rights);
