@@ -21,8 +21,11 @@ $(BUILD)/tests/scenario: $(SCENARIO_OBJ) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.
 	@echo '  $@'
 	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
-.PHONY: check check-unit check-scenario check-model check-rooms check-build check-vm check-san check-fuzz \
+.PHONY: check check-unit check-scenario check-model check-rooms check-probes check-build check-vm check-san check-fuzz \
         check-mutants check-arm64 demo
+
+check-probes: $(BUILD)/vmlane
+	CC="$(CC)" tests/check-probes $(BUILD)
 
 check-rooms:
 	tests/check-rooms

@@ -1,6 +1,8 @@
 #include "reader.h"
 
 #include "../io/frame_headers.h"
+#include "lane.h"
+#include "probe.h"
 
 /* A reader with buffers still out looks for them again after this long, so that the account is true at rest. */
 #define RECLAIM_NS (50 * NS_PER_MS)
@@ -63,6 +65,8 @@ static void drop(struct reader *reader, const struct frame_desc *desc, uint32_t 
                  enum path_counter cause)
 {
     counter_add(&reader->stats->counters, cause, 1);
+    probe_drop(reader->port, cause, frame_desc_length_bytes(desc),
+               arena_frame(reader->arena.base, desc->offset_lines));
     for (uint32_t i = 0; i < parts; i++)
         arena_put(&reader->arena, desc[i].offset_lines);
 }
@@ -142,6 +146,7 @@ static void show_bulk(struct reader *reader, struct tally *tally)
     counter_add(&reader->stats->counters, COUNTER_bulk_frames, tally->hidden_frames);
     shared_u64_add(&reader->stats->lane_in_bytes[1], tally->hidden_bytes);
     spsc_publish(&reader->bulk);
+    probe_push(reader->port, LANE_BULK, tally->hidden_frames, tally->hidden_bytes);
     tally->hidden_frames = tally->hidden_bytes = 0;
     tally->pushed = true;
 }
@@ -167,6 +172,7 @@ static void push_express(struct reader *reader, const struct frame_desc *desc, u
     slot->stamp = reader->bulk.tail; /* order rule 3 */
     slot->sequence = reader->express.tail;
     spsc_commit(&reader->express, 1);
+    probe_push(reader->port, LANE_EXPRESS, 1, frame_desc_length_bytes(desc));
     flow_express_add(flow_entry(&reader->flows, desc->flow_hash), reader->express.head_seen,
                      reader->express.tail);
     tally->pushed = true;
@@ -259,6 +265,7 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
     struct tally tally = {0};
     classify(reader, step->policy, desc, count, meter->now_ns, headers, &tally);
     count_received(reader, &tally);
+    probe_receive_batch(reader->port, tally.rx_frames, tally.rx_bytes);
     uint64_t classify_ns = sampled ? regime_mark_first(meter, REGIME_classify) : 0;
     push_batch(reader, step->policy, desc, count, headers, &tally);
     if (reader->writer_bell && tally.pushed)

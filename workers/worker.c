@@ -1,5 +1,6 @@
 #include "worker.h"
 
+#include "probe.h"
 #include "rcu.h"
 #include "thread.h"
 
@@ -103,9 +104,11 @@ static void sleep_until(struct loop *loop, uint64_t deadline_ns)
     shared_u64_add(&worker->stats->parks, 1);
     tsan_release(&rcu_grace_token); /* pairs with workers_grace_period */
     rcu_thread_offline();
+    probe_park(worker->stats->name, timeout_ns);
     int count = wait_set_wait(&worker->waits, timeout_ns, fds);
     rcu_thread_online();
     regime_mark(&loop->meter, REGIME_park);
+    probe_wake(worker->stats->name, loop->meter.now_ns - now_ns, count);
     tell_writers(worker, fds, count);
     bool rung = false;
     for (int i = 0; i < count; i++)

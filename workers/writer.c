@@ -1,5 +1,6 @@
 #include "writer.h"
 
+#include "probe.h"
 #include "writer_cut.h"
 #include "writer_queues.h"
 
@@ -124,6 +125,22 @@ static void gather(struct writer *writer, const struct lane *lane, uint32_t entr
     }
 }
 
+static uint8_t *frame_of(const struct writer *writer, const struct frame_desc *desc)
+{
+    return arena_frame(writer->arena_base, desc->offset_lines);
+}
+
+/* Tells tracers of each of a lane's first `frames`, which are about to be dropped. */
+static void show_drops(const struct writer *writer, const struct lane *lane, enum path_counter cause,
+                       uint32_t frames)
+{
+    for (uint32_t i = 0, entry = 0; i < frames; i++) {
+        const struct frame_desc *desc = lane_entry(lane, entry);
+        probe_drop(writer->port, cause, frame_desc_length_bytes(desc), frame_of(writer, desc));
+        entry += entry_parts(desc);
+    }
+}
+
 /* The first `frames` of a lane are done with: their buffers go home, their entries back to the reader. */
 static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
 {
@@ -150,6 +167,7 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
         spsc_release(&lane->ring, entries);
     shared_u64_add(&writer->stats->lane_out_frames[lane->number], frames);
     shared_u64_add(&writer->stats->lane_out_bytes[lane->number], bytes);
+    probe_pop(writer->port, lane->number, frames, bytes);
 }
 
 void writer_drop_node(struct writer *writer, const struct flow_node *node, enum path_counter cause)
@@ -164,6 +182,8 @@ void writer_drop_node(struct writer *writer, const struct flow_node *node, enum 
     }
     spsc_commit(&writer->returns, parts);
     count(writer, cause, 1);
+    probe_drop(writer->port, cause, frame_desc_length_bytes(&node->desc[0]), frame_of(writer, node->desc));
+    probe_pop(writer->port, LANE_BULK, 1, node->length_bytes);
     shared_u64_add(&writer->stats->lane_out_frames[LANE_BULK], 1);
     shared_u64_add(&writer->stats->lane_out_bytes[LANE_BULK], node->length_bytes);
 }
@@ -207,6 +227,7 @@ static void finish_dropped(struct writer *writer, struct lane *lane, enum path_c
                            uint64_t now_ns)
 {
     count(writer, cause, frames);
+    show_drops(writer, lane, cause, frames);
     finish(writer, lane, frames);
     charge_done(writer, lane, now_ns, frames);
 }
@@ -396,6 +417,7 @@ static uint32_t offer_odd(struct writer *writer, struct lane *lane, const struct
     count_call(writer, lane, segments, meter->now_ns);
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer->frame, segments);
     regime_mark(meter, REGIME_transmit);
+    probe_transmit_result(writer->port, lane->number, segments, &result);
     return act_on_segments(writer, lane, step->policy, offer, segments, &result, charged, meter->now_ns);
 }
 
@@ -417,6 +439,7 @@ static uint32_t offer_lane(struct writer *writer, struct lane *lane, const struc
     uint64_t gather_ns = regime_samples(&meter->lanes_turn) ? regime_mark_first(meter, REGIME_lanes) : 0;
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer.frame, offer.frames);
     regime_mark_second(meter, REGIME_lanes, REGIME_transmit, gather_ns, &meter->lanes_share);
+    probe_transmit_result(writer->port, lane->number, offer.frames, &result);
     return act(writer, lane, step->policy, &offer, &result, charged, meter->now_ns);
 }
 
@@ -775,6 +798,7 @@ static void remove_lane(struct writer *writer, struct lane *lane)
     if (frames == 0)
         return;
     count(writer, COUNTER_drop_link_removed_frames, frames);
+    show_drops(writer, lane, COUNTER_drop_link_removed_frames, frames);
     finish(writer, lane, frames);
 }
 
