@@ -68,8 +68,44 @@ static json_t *words(const char *list)
     return finish(array, failures);
 }
 
-static json_t *port_json(const struct snapshot_port *port)
+/* Seconds from the earlier snapshot, or 0 if there is none to take rates against. */
+static double seconds_between(const struct request *request)
 {
+    if (!request->before || request->snapshot->taken_ns <= request->before->taken_ns)
+        return 0;
+    return (double)(request->snapshot->taken_ns - request->before->taken_ns) / 1e9;
+}
+
+static json_t *port_counters_json(const struct snapshot_port *port)
+{
+    json_t *json = json_object();
+    int failures = 0;
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        if (port_counter_in(port->counted, (enum port_counter)i))
+            failures += put(json, port_counter_info[i].name, number(port->counter[i]));
+    }
+    return finish(json, failures);
+}
+
+static json_t *port_rates_json(const struct snapshot_port *port, const struct snapshot_port *earlier,
+                               double seconds)
+{
+    json_t *json = json_object();
+    int failures = 0;
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        double growth = (double)snapshot_growth(port->counter[i], earlier->counter[i]);
+        if (port_counter_in(port->counted, (enum port_counter)i))
+            failures += put(json, port_counter_info[i].name, json_real(growth / seconds));
+    }
+    return finish(json, failures);
+}
+
+static json_t *port_json(const struct request *request, const struct snapshot_process *process,
+                         const struct snapshot_link *link, size_t index)
+{
+    const struct snapshot_port *port = &link->port[index];
+    const struct snapshot_port *earlier = stats_snapshot_earlier_port(request->before, process, link, index);
+    double seconds = seconds_between(request);
     json_t *json = json_object();
     int failures = put(json, "spec", text(port->spec));
     failures += put(json, "kind", text(port->kind));
@@ -85,6 +121,12 @@ static json_t *port_json(const struct snapshot_port *port)
     if (port->receive_buffer_bytes)
         failures += put(json, "receive_buffer_bytes", number(port->receive_buffer_bytes));
     failures += put(json, "peers", number(port->peer_count));
+    if (port->counted)
+        failures += put(json, "counters", port_counters_json(port));
+    if (port->counted && earlier && seconds > 0)
+        failures += put(json, "rates", port_rates_json(port, earlier, seconds));
+    if (port_counter_in(port->counted, PORT_COUNTER_tx_send_calls))
+        failures += put(json, "mean_send_bytes", number(snapshot_mean_send_bytes(port)));
     return finish(json, failures);
 }
 
@@ -181,10 +223,9 @@ static json_t *path_json(const struct request *request, const struct snapshot_pr
     failures += put(json, "queue", number(path->queue));
     failures += put(json, "state", text(snapshot_link_state_name(path->tx_state)));
     failures += put(json, "counters", counters_json(path));
-    if (earlier && request->snapshot->taken_ns > request->before->taken_ns) {
-        double seconds = (double)(request->snapshot->taken_ns - request->before->taken_ns) / 1e9;
+    double seconds = seconds_between(request);
+    if (earlier && seconds > 0)
         failures += put(json, "rates", rates_json(path, earlier, seconds));
-    }
     failures += put(json, "lanes", lanes_json(path));
     failures += put(json, "histograms", histograms_json(path));
     failures += put(json, "buffers", buffers_json(path));
@@ -199,8 +240,8 @@ static json_t *link_json(const struct request *request, const struct snapshot_pr
     int failures = put(json, "name", text(link->name));
     failures += put(json, "state", text(snapshot_link_state_name(link->state)));
     failures += put(json, "control", text(link->control));
-    failures += put(json, "a", port_json(&link->port[0]));
-    failures += put(json, "b", port_json(&link->port[1]));
+    failures += put(json, "a", port_json(request, process, link, 0));
+    failures += put(json, "b", port_json(request, process, link, 1));
     failures += put(json, "policy", stats_json_policy(link, NULL));
     for (size_t i = 0; i < link->path_count; i++)
         failures += json_array_append_new(paths, path_json(request, process, link, &link->path[i])) != 0;

@@ -4,6 +4,8 @@
  * - Numbers are integers in the unit that ends their name (ns, bytes, frames); `started` is ISO 8601 in UTC.
  * - PORT: `mac` and `mtu` are null where the port has none. `device_tx_dropped_frames`, `send_buffer_bytes`
  *   and `receive_buffer_bytes` are there only where known; `peers` is how often a peer was found or lost.
+ *   `counters` has the port counters of its kind (shm/counters.h), `rates` their growth as a path's; neither is there
+ *   for kinds that count none. `mean_send_bytes` is tx_send_bytes over tx_send_calls, for kinds that count them.
  * - LINK: also `control`, the control socket's path. `policy` has every setting by its JSON name: a number in
  *   nanoseconds, bytes or a plain count; choices are strings (`"on_budget":"drop"`).
  * - PATH: also `state`, as a link's, `buffers` {total, away, armed} and `return_lies`. `rates`, where asked

@@ -139,6 +139,15 @@ static void read_port(const struct stats_port *from, struct snapshot_port *to)
     to->send_buffer_bytes = shared_u64_load_relaxed(&from->send_buffer_bytes);
     to->receive_buffer_bytes = shared_u64_load_relaxed(&from->receive_buffer_bytes);
     to->peer_count = shared_u64_load_relaxed(&from->peer_count);
+    to->counted = from->counted;
+}
+
+static void add_port_counters(const struct port_counter_group *from, struct snapshot_port *to)
+{
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        if (port_counter_in(to->counted, (enum port_counter)i))
+            to->counter[i] += shared_u64_load_relaxed(&from->value[i]);
+    }
 }
 
 static int read_link(const struct stats_view *view, const char *name, struct snapshot_link *to)
@@ -156,8 +165,12 @@ static int read_link(const struct stats_view *view, const char *name, struct sna
         read_port(&from->link.port[i], &to->port[i]);
     for (int i = 0; i < SETTING_COUNT; i++)
         to->policy[i] = shared_u64_load_relaxed(&from->link.policy[i]);
-    for (size_t i = 0; i < paths; i++)
+    for (size_t i = 0; i < paths; i++) {
         read_path(&from->path[i], &to->path[i]);
+        uint32_t reads_from = from->path[i].direction & 1;
+        add_port_counters(&from->path[i].reader.port_counters, &to->port[reads_from]);
+        add_port_counters(&from->path[i].writer.port_counters, &to->port[1 - reads_from]);
+    }
     return 0;
 }
 
@@ -362,18 +375,39 @@ static const struct snapshot_process *earlier_process(const struct stats_snapsho
     return NULL;
 }
 
+static const struct snapshot_link *earlier_link(const struct stats_snapshot *before,
+                                                const struct snapshot_process *process,
+                                                const struct snapshot_link *link)
+{
+    const struct snapshot_process *other = earlier_process(before, process);
+    return other ? link_of(other, link->name) : NULL;
+}
+
 const struct snapshot_path *stats_snapshot_earlier_path(const struct stats_snapshot *before,
                                                         const struct snapshot_process *process,
                                                         const struct snapshot_link *link,
                                                         const struct snapshot_path *path)
 {
-    const struct snapshot_process *other = earlier_process(before, process);
-    const struct snapshot_link *earlier = other ? link_of(other, link->name) : NULL;
+    const struct snapshot_link *earlier = earlier_link(before, process, link);
     for (size_t i = 0; earlier && i < earlier->path_count; i++) {
         if (earlier->path[i].direction == path->direction && earlier->path[i].queue == path->queue)
             return &earlier->path[i];
     }
     return NULL;
+}
+
+const struct snapshot_port *stats_snapshot_earlier_port(const struct stats_snapshot *before,
+                                                        const struct snapshot_process *process,
+                                                        const struct snapshot_link *link, size_t port)
+{
+    const struct snapshot_link *earlier = earlier_link(before, process, link);
+    return earlier ? &earlier->port[port] : NULL;
+}
+
+uint64_t snapshot_mean_send_bytes(const struct snapshot_port *port)
+{
+    uint64_t calls = port->counter[PORT_COUNTER_tx_send_calls];
+    return calls ? port->counter[PORT_COUNTER_tx_send_bytes] / calls : 0;
 }
 
 const struct snapshot_worker *stats_snapshot_earlier_worker(const struct stats_snapshot *before,

@@ -82,6 +82,8 @@ struct snapshot_port {
     uint64_t send_buffer_bytes;        /* 0: none */
     uint64_t receive_buffer_bytes;     /* 0: none */
     uint64_t peer_count;
+    uint64_t counted;                     /* the port counters that its kind counts, a bit each */
+    uint64_t counter[PORT_COUNTER_COUNT]; /* over all queues and both agents; 0 if not counted */
 };
 
 struct snapshot_link {
@@ -152,12 +154,15 @@ const struct snapshot_link *stats_snapshot_find_link(const struct stats_snapshot
 const struct snapshot_refusal *stats_snapshot_find_refusal(const struct stats_snapshot *snapshot,
                                                            const char *file);
 
-/* The same process, link and path, or worker, in an earlier snapshot; null if `before`
+/* The same process, link and path, or port, or worker, in an earlier snapshot; null if `before`
  * is null or does not hold it. For rates. */
 const struct snapshot_path *stats_snapshot_earlier_path(const struct stats_snapshot *before,
                                                         const struct snapshot_process *process,
                                                         const struct snapshot_link *link,
                                                         const struct snapshot_path *path);
+const struct snapshot_port *stats_snapshot_earlier_port(const struct stats_snapshot *before,
+                                                        const struct snapshot_process *process,
+                                                        const struct snapshot_link *link, size_t port);
 const struct snapshot_worker *stats_snapshot_earlier_worker(const struct stats_snapshot *before,
                                                             const struct snapshot_process *process,
                                                             size_t worker);
@@ -167,6 +172,9 @@ static inline uint64_t snapshot_growth(uint64_t now, uint64_t before)
 {
     return now >= before ? now - before : now;
 }
+
+/* Mean bytes of what a port sent a call; 0 if it sent nothing, or does not count it. */
+uint64_t snapshot_mean_send_bytes(const struct snapshot_port *port);
 
 /* Calls `visit` with the name of every agent that a worker of the process runs, as `web1.a_to_b.reader`, or
  * `web1.a_to_b.q1.reader` for a queue other than 0. Stops when it returns other than 0, and returns that. */

@@ -260,6 +260,48 @@ static void show_path(struct page *page, const struct comparison *comparison,
     page_end(page);
 }
 
+static void port_counter_item(struct page *page, const struct comparison *comparison,
+                              const struct snapshot_port *port, const struct snapshot_port *earlier,
+                              enum port_counter which)
+{
+    const struct counter_info *info = &port_counter_info[which];
+    bool bytes = strcmp(info->unit, "bytes") == 0;
+    struct units_text value, rate;
+    const char *shown =
+        bytes ? units_bytes(&value, port->counter[which]) : units_count(&value, port->counter[which]);
+    if (!earlier) {
+        page_item(page, PAGE_PLAIN, "%s %s", info->label, shown);
+        return;
+    }
+    double growth =
+        (double)snapshot_growth(port->counter[which], earlier->counter[which]) / comparison->seconds;
+    page_item(page, PAGE_PLAIN, "%s %s (%s)", info->label, shown,
+              bytes ? units_bit_rate(&rate, growth) : units_rate(&rate, growth));
+}
+
+/* What the port's kind counts, where it is not 0. */
+static void show_port_counters(struct page *page, const struct comparison *comparison,
+                               const struct snapshot_process *process, const struct snapshot_link *link,
+                               size_t index)
+{
+    const struct snapshot_port *port = &link->port[index];
+    const struct snapshot_port *earlier =
+        stats_snapshot_earlier_port(comparison->before, process, link, index);
+    struct units_text mean;
+    uint64_t any = 0;
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++)
+        any |= port->counter[i];
+    if (any == 0)
+        return;
+    row(page, "counted");
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        if (port->counter[i] > 0)
+            port_counter_item(page, comparison, port, earlier, (enum port_counter)i);
+    }
+    if (port->counter[PORT_COUNTER_tx_send_calls] > 0)
+        page_item(page, PAGE_PLAIN, "mean send %s", units_bytes(&mean, snapshot_mean_send_bytes(port)));
+}
+
 static void show_port(struct page *page, const char *label, const struct snapshot_port *port)
 {
     struct units_text bytes, count;
@@ -294,8 +336,10 @@ static void show_link(struct page *page, const struct comparison *comparison,
         page_item(page, PAGE_BAD, "was %s", snapshot_link_state_name(link->state));
     else
         page_item(page, page_state_style(link->state), "%s", snapshot_link_state_name(link->state));
-    show_port(page, "a", &link->port[0]);
-    show_port(page, "b", &link->port[1]);
+    for (size_t i = 0; i < 2; i++) {
+        show_port(page, i == 0 ? "a" : "b", &link->port[i]);
+        show_port_counters(page, comparison, process, link, i);
+    }
     for (size_t i = 0; i < link->path_count; i++)
         show_path(page, comparison, process, link, &link->path[i]);
 }

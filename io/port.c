@@ -48,6 +48,10 @@ int port_open(struct port *port, const char *text, struct fault *fault)
     if (err)
         return err;
     snprintf(port->facts.kind, sizeof port->facts.kind, "%s", ops->kind);
+    for (uint32_t i = 0; i < PORT_QUEUES_MAX; i++) {
+        port->rx_counts[i] = &port->unlinked_rx;
+        port->tx_counts[i] = &port->unlinked_tx;
+    }
     port->ops = ops; /* open may put others of its kind in their place */
     err = ops->open(port, fault);
     if (err)
@@ -60,6 +64,18 @@ void port_close(struct port *port)
     if (port->ops)
         port->ops->close(port);
     port->ops = NULL;
+}
+
+void port_count_rx_in(struct port *port, uint32_t queue, struct port_counter_group *rx)
+{
+    for (; port; port = port->inner)
+        port->rx_counts[queue] = rx;
+}
+
+void port_count_tx_in(struct port *port, uint32_t queue, struct port_counter_group *tx)
+{
+    for (; port; port = port->inner)
+        port->tx_counts[queue] = tx;
 }
 
 const char *port_kinds_help(void)

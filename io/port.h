@@ -11,6 +11,7 @@
 #define VMLANE_IO_PORT_H
 
 #include "../ring/arena.h"
+#include "../shm/counters.h"
 #include "../shm/fault.h"
 #include "port_spec.h"
 #include "tx_result.h"
@@ -79,6 +80,7 @@ struct port_ops {
     const char *kind;
     const char *address_help; /* as in `unixgram:PATH` */
     const char *keys;         /* options it takes, separated by spaces */
+    uint64_t counters;        /* the port counters it counts: `0 PORT_..._COUNTERS(PORT_COUNTER_OR_BIT)` */
 
     /* Opens per `port->spec`; fills `port->facts`. Returns 0 or -errno with a fault. */
     int (*open)(struct port *port, struct fault *fault);
@@ -141,12 +143,26 @@ struct port {
     void (*note)(void *context, enum port_note note, int error); /* null: nobody listens */
     void *note_context;
     void *own;
+    struct port *inner; /* the port that this one is in front of, or null */
+
+    /* Where each queue's reader agent and writer agent count. port_open leaves them pointing to `unlinked`, for one
+     * queue and whoever uses a port without a link. */
+    struct port_counter_group *rx_counts[PORT_QUEUES_MAX];
+    struct port_counter_group *tx_counts[PORT_QUEUES_MAX];
+    struct port_counter_group unlinked_rx;
+    struct port_counter_group unlinked_tx;
 };
 
 /* Opens the port that `text` names. Returns 0, or -errno with a fault that says which exit status it
  * deserves. `port` must not be moved afterwards. */
 int port_open(struct port *port, const char *text, struct fault *fault);
 void port_close(struct port *port);
+
+/* From now on a queue's reader agent counts in `rx`, or its writer agent in `tx`: words of a stats segment, which live
+ * until the port is closed or its agents have ended for good (close counts nothing). By the control thread, before the
+ * queue's agents run. */
+void port_count_rx_in(struct port *port, uint32_t queue, struct port_counter_group *rx);
+void port_count_tx_in(struct port *port, uint32_t queue, struct port_counter_group *tx);
 
 /* Prints one line a port kind, for --help. */
 const char *port_kinds_help(void);
@@ -155,6 +171,19 @@ static inline void port_note(const struct port *port, enum port_note note, int e
 {
     if (port->note)
         port->note(port->note_context, note, error);
+}
+
+/* By the queue's reader agent, and by its writer agent. */
+static inline void port_count_rx(const struct port *port, uint32_t queue, enum port_counter counter,
+                                 uint64_t amount)
+{
+    shared_u64_add(&port->rx_counts[queue]->value[counter], amount);
+}
+
+static inline void port_count_tx(const struct port *port, uint32_t queue, enum port_counter counter,
+                                 uint64_t amount)
+{
+    shared_u64_add(&port->tx_counts[queue]->value[counter], amount);
 }
 
 static inline enum port_state port_state(const struct port *port)

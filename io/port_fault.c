@@ -157,12 +157,14 @@ static int open_inner(struct port *port, struct fault_port *own, const char *tex
     for (uint32_t i = 0; i < port->facts.queues; i++)
         fault_device_init(&own->queue[i].device, &own->config, i, own->opened_ns);
     own->ops = port_fault_ops;
+    own->ops.counters = own->inner.ops->counters;
     own->ops.tx_fd_is_set = own->inner.ops->tx_fd_is_set;
     if (!own->inner.ops->tx_flush)
         own->ops.tx_flush = NULL;
     if (!own->inner.ops->device_dropped)
         own->ops.device_dropped = NULL;
     port->ops = &own->ops;
+    port->inner = &own->inner;
     show_state(port, own->opened_ns);
     return 0;
 }

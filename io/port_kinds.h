@@ -54,20 +54,6 @@ extern const struct port_ops port_vsock_ops;
 #define STREAM_SEND_BUFFER_BYTES (128u << 10)         /* sndbuf= of a unix stream, if not given */
 #define STREAM_UNSENT_LOW_BYTES  (64u << 10)
 
-/* Written by the reader agent, read by anybody. */
-struct stream_receive_counts {
-    shared_u64 reads;
-    shared_u64 bytes;
-    shared_u64 wrong_lengths;     /* peers cut off */
-    shared_u64 torn_frames;       /* that a peer began and did not finish */
-    shared_u64 peers_turned_away; /* while another was served */
-};
-
-/* What an open stream or vsock port counts, sends in stream_sender.h. Valid until it is closed. */
-struct stream_send_counts;
-void port_stream_counts(const struct port *port, const struct stream_receive_counts **received,
-                        const struct stream_send_counts **sent);
-
 /* packet:IFNAME[,netns=][,fanout=N][,bypass=on][,offload=on|off][,sndbuf=SIZE][,rcvbuf=SIZE] (port_packet.c)
  *
  * A Linux packet socket (AF_PACKET) on an interface that is there and stays: what comes in at the interface is

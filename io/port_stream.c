@@ -45,8 +45,7 @@ struct stream {
     int noted_error; /* said once until it changes */
     bool unread;     /* the last rx call ended before the socket was empty, with nothing to show for it */
     struct stream_cutter cutter;
-    struct stream_sender *sender; /* the writer's, but for what it counts */
-    struct stream_receive_counts counts;
+    struct stream_sender *sender; /* the writer's */
 
     /* The reader's, for the writer: generation and descriptor; 0: nobody is there. */
     _Alignas(SHARED_LINE_BYTES) shared_u64 connection;
@@ -88,7 +87,7 @@ static void give_up(struct port *port, struct stream *own, enum port_note note, 
     own->leaving = own->peer;
     own->peer = -1;
     if (stream_cutter_reset(&own->cutter) && note == PORT_NOTE_PEER_LOST)
-        shared_u64_add(&own->counts.torn_frames, 1);
+        port_count_rx(port, 0, PORT_COUNTER_rx_torn_frames, 1);
     set_state(port, PORT_WAITING, note, error);
     close_leaving(own);
 }
@@ -119,6 +118,7 @@ static void adopt(struct port *port, struct stream *own, int fd, uint64_t now_ns
     own->generation = own->generation % INT32_MAX + 1;
     /* pairs with begin_sending's load */
     shared_u64_store_release(&own->connection, (uint64_t)own->generation << 32 | (uint32_t)fd);
+    port_count_rx(port, 0, PORT_COUNTER_peers_found_count, 1);
     set_state(port, PORT_UP, PORT_NOTE_PEER_FOUND, 0);
 }
 
@@ -176,7 +176,7 @@ static void turn_others_away(const struct port *port, struct stream *own)
         if (fd < 0)
             return;
         close(fd);
-        shared_u64_add(&own->counts.peers_turned_away, 1);
+        port_count_rx(port, 0, PORT_COUNTER_peers_turned_away_count, 1);
         port_note(port, PORT_NOTE_PEER_TURNED_AWAY, 0);
     }
 }
@@ -210,6 +210,15 @@ static uint32_t place(struct arena *pool, const uint8_t *frame, uint32_t length_
 /* What a round of rx came to. */
 enum round { ROUND_GOES_ON, ROUND_ENDS };
 
+/* The length that a peer was cut off for. */
+static enum port_counter cut_cause(uint32_t length_bytes)
+{
+    if (length_bytes == 0)
+        return PORT_COUNTER_peers_cut_empty_count;
+    return length_bytes < PORT_FRAME_MIN_BYTES ? PORT_COUNTER_peers_cut_short_count
+                                               : PORT_COUNTER_peers_cut_long_count;
+}
+
 /* Cuts what was read. */
 static enum round cut(struct port *port, struct stream *own, struct arena *pool, struct frame_desc *out,
                       uint32_t max_frames, uint32_t *descs)
@@ -223,7 +232,7 @@ static enum round cut(struct port *port, struct stream *own, struct arena *pool,
         case STREAM_PIECE_WRONG:
             if (frames > 0)
                 return ROUND_ENDS; /* what came before it counts */
-            shared_u64_add(&own->counts.wrong_lengths, 1);
+            port_count_rx(port, 0, cut_cause(length_bytes), 1);
             give_up(port, own, PORT_NOTE_PEER_CUT, 0);
             return ROUND_GOES_ON;
         case STREAM_PIECE_FRAME:
@@ -246,8 +255,8 @@ static enum round fill(struct port *port, struct stream *own)
     ssize_t bytes = recv(own->peer, at, room_bytes, MSG_DONTWAIT);
     if (bytes > 0) {
         stream_cutter_filled(&own->cutter, (uint32_t)bytes);
-        shared_u64_add(&own->counts.reads, 1);
-        shared_u64_add(&own->counts.bytes, (uint64_t)bytes);
+        port_count_rx(port, 0, PORT_COUNTER_rx_read_calls, 1);
+        port_count_rx(port, 0, PORT_COUNTER_rx_read_bytes, (uint64_t)bytes);
         return ROUND_GOES_ON;
     }
     if (bytes < 0 && errno == EINTR)
@@ -400,14 +409,6 @@ static int stream_tx_fd(const struct port *port, uint32_t queue)
 
 /* --- the control thread --- */
 
-void port_stream_counts(const struct port *port, const struct stream_receive_counts **received,
-                        const struct stream_send_counts **sent)
-{
-    const struct stream *own = port->own;
-    *received = &own->counts;
-    *sent = &own->sender->counts;
-}
-
 static void close_fd(int fd)
 {
     if (fd >= 0)
@@ -441,8 +442,10 @@ static struct stream *make_own(struct port *port, struct fault *fault)
         own->sender = calloc(1, sizeof *own->sender);
         port->own = own;
     }
-    if (own && own->cutter.bytes && own->sender)
+    if (own && own->cutter.bytes && own->sender) {
+        own->sender->port = port;
         return own;
+    }
     if (own)
         stream_close(port);
     fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for port \"%s\"", port->spec.text);
@@ -554,6 +557,7 @@ const struct port_ops port_stream_ops = {
     .kind = "stream",
     .address_help = "stream:unix:PATH, stream:tcp:HOST:PORT",
     .keys = "listen framing mtu sndbuf rcvbuf lowat",
+    .counters = 0 PORT_STREAM_COUNTERS(PORT_COUNTER_OR_BIT),
     .open = stream_open,
     .rx = stream_rx,
     .tx = stream_tx,
@@ -572,6 +576,7 @@ const struct port_ops port_vsock_ops = {
     .kind = "vsock",
     .address_help = "vsock:CID:PORT, vsock:listen:PORT",
     .keys = "framing mtu rcvbuf",
+    .counters = 0 PORT_STREAM_COUNTERS(PORT_COUNTER_OR_BIT),
     .open = vsock_open,
     .rx = stream_rx,
     .tx = stream_tx,

@@ -57,7 +57,7 @@ static void keep_rest(struct stream_sender *sender, const struct tx_frame *frame
     }
     sender->rest_at = sent_bytes;
     sender->rest_end = (uint32_t)(at - sender->rest);
-    shared_u64_add(&sender->counts.partial_sends, 1);
+    port_count_tx(sender->port, 0, PORT_COUNTER_tx_partial_send_calls, 1);
 }
 
 static const struct tx_result full = {
@@ -67,11 +67,10 @@ static const struct tx_result full = {
 static struct tx_result account(struct stream_sender *sender, const struct tx_frame *frames, uint32_t count,
                                 uint64_t sent_bytes)
 {
-    struct stream_send_counts *counts = &sender->counts;
-    shared_u64_add(&counts->sends, 1);
-    shared_u64_add(&counts->bytes, sent_bytes);
+    port_count_tx(sender->port, 0, PORT_COUNTER_tx_send_calls, 1);
+    port_count_tx(sender->port, 0, PORT_COUNTER_tx_send_bytes, sent_bytes);
     if (sent_bytes < STREAM_SMALL_SEND_BYTES)
-        shared_u64_add(&counts->small_sends, 1);
+        port_count_tx(sender->port, 0, PORT_COUNTER_tx_small_send_calls, 1);
     uint32_t rest = stream_sender_rest(sender);
     if (sent_bytes < rest) {
         sender->rest_at += (uint32_t)sent_bytes;
@@ -133,6 +132,6 @@ struct tx_result stream_sender_flush(struct stream_sender *sender, int fd)
 void stream_sender_forget(struct stream_sender *sender)
 {
     if (stream_sender_rest(sender) > 0)
-        shared_u64_add(&sender->counts.rests_lost, 1);
+        port_count_tx(sender->port, 0, PORT_COUNTER_tx_torn_frames, 1);
     sender->rest_at = sender->rest_end = 0;
 }

@@ -21,18 +21,9 @@
  * connection whose many small packets fill their window; everywhere they cost a call. */
 #define STREAM_SMALL_SEND_BYTES 576u
 
-/* Written by the writer agent, read by anybody. */
-struct stream_send_counts {
-    shared_u64 sends; /* calls that sent something; bytes / sends is their mean */
-    shared_u64 bytes;
-    shared_u64 small_sends;   /* below STREAM_SMALL_SEND_BYTES */
-    shared_u64 partial_sends; /* that left a frame in part */
-    shared_u64 rests_lost;    /* frames whose rest the peer did not live to receive */
-};
-
 struct stream_sender {
+    const struct port *port; /* counts its sends; its queue 0 */
     struct stream_framing framing;
-    struct stream_send_counts counts;
     uint32_t rest_at; /* the unsent rest of an accepted frame */
     uint32_t rest_end;
     struct iovec part[1 + PORT_TX_FRAMES_MAX * (1 + PORT_TX_PARTS_MAX)];

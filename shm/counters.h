@@ -1,17 +1,22 @@
-/* counters: every counter of a path, declared once.
+/* counters: every counter of a path and of a port, declared once.
  *
- * From this table come the enum, the layout of the stats segment, its hash, the text and JSON of vmlanectl
+ * From these tables come the enums, the layout of the stats segment, its hash, the text and JSON of vmlanectl
  * and the Prometheus names. A counter's name is an interface: it is never reused for another meaning, and it
  * ends in its unit. All are 64 bits wide and grow monotonically from 0 at the link's start.
  *
  * A path has two writers, the reader agent and the writer agent, and every word has one: each agent owns a
  * whole struct counter_group, and the value of a counter is the sum over both (counter_total). Which agent
- * counts is said in the help. */
+ * counts is said in the help.
+ *
+ * A port's counters are what its kind knows and a path does not: calls of its own, and what its peers did. They are
+ * counted per queue by the agent that does the thing, so by the path's reader agent what comes in at the port and by
+ * the other path's writer agent what goes out; the port's value is the sum over both and over all queues. */
 #ifndef VMLANE_SHM_COUNTERS_H
 #define VMLANE_SHM_COUNTERS_H
 
 #include "../ring/shared_word.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 /* X(name, unit, help) */
@@ -75,18 +80,62 @@ enum path_counter {
 #define COUNTER_FIRST_DROP COUNTER_drop_budget_frames
 #define COUNTER_LAST_DROP  COUNTER_drop_link_removed_frames
 
+/* A port kind with a peer behind a byte stream: X(name, unit, label, help); the label is what the text output calls it,
+ * with its value behind. */
+#define PORT_STREAM_COUNTERS(X)                                                                              \
+    X(rx_read_calls, "calls", "reads", "reads that brought bytes")                                           \
+    X(rx_read_bytes, "bytes", "read", "bytes that they brought, prefixes included")                          \
+    X(rx_torn_frames, "frames", "torn by peers", "frames that a peer began and did not live to finish")      \
+    X(tx_send_calls, "calls", "sends", "sends that took bytes; tx_send_bytes over this is their mean")       \
+    X(tx_send_bytes, "bytes", "sent", "bytes that they took, prefixes included")                             \
+    X(tx_small_send_calls, "calls", "small sends", "sends of less than 576 bytes")                           \
+    X(tx_partial_send_calls, "calls", "partial sends", "sends that left a frame in part")                    \
+    X(tx_torn_frames, "frames", "torn by us", "frames whose rest the peer did not live to receive")          \
+    X(peers_found_count, "count", "peers", "connections that were served")                                   \
+    X(peers_cut_empty_count, "count", "cut for length 0", "peers cut off for a length of 0")                 \
+    X(peers_cut_short_count, "count", "cut for length below 14", "peers cut off for a length below 14")      \
+    X(peers_cut_long_count, "count", "cut for length",                                                       \
+      "peers cut off for a length above the framing's limit")                                                \
+    X(peers_turned_away_count, "count", "turned away", "peers that came while another one was served")
+
+/* Every port counter; a kind says in its row which of them it counts (port.h). */
+#define PORT_COUNTERS(X) PORT_STREAM_COUNTERS(X)
+
+enum port_counter {
+#define X(name, unit, label, help) PORT_COUNTER_##name,
+    PORT_COUNTERS(X)
+#undef X
+        PORT_COUNTER_COUNT
+};
+
+/* A set of port counters, as `0 PORT_STREAM_COUNTERS(PORT_COUNTER_OR_BIT)`. */
+#define PORT_COUNTER_OR_BIT(name, unit, label, help) | (UINT64_C(1) << PORT_COUNTER_##name)
+_Static_assert(PORT_COUNTER_COUNT <= 64, "a set of port counters is one word");
+
+static inline bool port_counter_in(uint64_t set, enum port_counter counter)
+{
+    return set >> counter & 1;
+}
+
 struct counter_info {
     const char *name;
     const char *unit;
+    const char *label; /* null for a path's */
     const char *help;
 };
 
 /* Indexed by enum path_counter. */
 extern const struct counter_info path_counter_info[COUNTER_COUNT];
+/* Indexed by enum port_counter. */
+extern const struct counter_info port_counter_info[PORT_COUNTER_COUNT];
 
 /* The counters that one agent writes; every other thread and process only reads them. */
 struct counter_group {
     shared_u64 value[COUNTER_COUNT];
+};
+
+struct port_counter_group {
+    shared_u64 value[PORT_COUNTER_COUNT];
 };
 
 /* By the owning agent only. */

@@ -35,6 +35,10 @@ uint64_t stats_layout_hash(void)
         hash = hash_text(hash, path_counter_info[i].name);
         hash = hash_text(hash, path_counter_info[i].unit);
     }
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        hash = hash_text(hash, port_counter_info[i].name);
+        hash = hash_text(hash, port_counter_info[i].unit);
+    }
     for (int i = 0; i < SETTING_COUNT; i++) {
         hash = hash_text(hash, setting_info[i].name);
         hash = hash_text(hash, setting_info[i].choices);
@@ -59,6 +63,7 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_port, mtu_bytes);
     OFFSET(stats_port, device_tx_dropped_frames);
     OFFSET(stats_port, peer_count);
+    OFFSET(stats_port, counted);
     OFFSET(stats_path, reader_worker);
     OFFSET(stats_path, reader);
     OFFSET(stats_path, writer);
@@ -66,8 +71,10 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_path, bulk_wait_ns);
     OFFSET(stats_path, tx_batch_frames);
     OFFSET(stats_path, budget_wait_ns);
+    OFFSET(stats_path_reader, port_counters);
     OFFSET(stats_path_reader, lane_in_bytes);
     OFFSET(stats_path_reader, return_lies);
+    OFFSET(stats_path_writer, port_counters);
     OFFSET(stats_path_writer, lane_out_frames);
     OFFSET(stats_path_writer, moved_frames);
     OFFSET(stats_path_writer, queued_frames);

@@ -68,6 +68,7 @@ struct stats_port {
     shared_u64 send_buffer_bytes;        /* as granted, 0 if the port has none */
     shared_u64 receive_buffer_bytes;
     shared_u64 peer_count; /* how often a peer was found or lost, monotonic */
+    uint64_t counted; /* the port counters that its kind counts, a bit each; their values lie in the paths */
 };
 
 enum link_state {
@@ -90,7 +91,8 @@ struct stats_link {
 /* What a path's reader agent writes. */
 struct stats_path_reader {
     struct counter_group counters;
-    shared_u64 lane_in_bytes[2]; /* express, bulk; monotonic */
+    struct port_counter_group port_counters; /* of the port that it reads from */
+    shared_u64 lane_in_bytes[2];             /* express, bulk; monotonic */
     shared_u64 buffers_away;  /* gauge: buffers of the arena not at home, those armed for receive included */
     shared_u64 buffers_armed; /* gauge: buffers held by the port for its next receive */
     shared_u64 buffers_total;
@@ -100,7 +102,8 @@ struct stats_path_reader {
 /* What a path's writer agent writes. */
 struct stats_path_writer {
     struct counter_group counters;
-    shared_u64 lane_out_frames[2]; /* express, bulk; monotonic */
+    struct port_counter_group port_counters; /* of the port that it sends to */
+    shared_u64 lane_out_frames[2];           /* express, bulk; monotonic */
     shared_u64 lane_out_bytes[2];
     shared_u64 lane_high_water_frames[2];
     shared_u64 moved_frames; /* from the express lane to the flow queues, behind frames of their flow */

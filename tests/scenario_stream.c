@@ -56,6 +56,11 @@ START_TEST(two_vmlanes_back_to_back_lose_and_reorder_nothing)
     carry_all(&near, &far, 200, 1); /* one at a time: each finds everybody asleep */
     json_t *stat = stat_at_rest();
     ck_assert_uint_eq(drops_in(stat, "near", "b_to_a") + drops_in(stat, "far", "a_to_b"), 0);
+    ck_assert_uint_gt(port_counter_in(stat, "near", "b", "tx_send_calls"), 0);
+    ck_assert_uint_eq(port_counter_in(stat, "near", "b", "tx_send_bytes"),
+                      port_counter_in(stat, "far", "a", "rx_read_bytes"));
+    ck_assert_uint_eq(port_counter_in(stat, "far", "a", "tx_send_bytes"),
+                      port_counter_in(stat, "near", "b", "rx_read_bytes"));
     json_decref(stat);
     vmlane_finish(&dials);
     vmlane_finish(&listens);
@@ -214,6 +219,10 @@ START_TEST(a_peer_that_sends_nonsense_is_cut_off_said_and_replaced)
         close(fd);
     }
     ck_assert(counter_reaches("near", "b_to_a", "rx_frames", COUNT_OF(nonsense), FOUND_NS));
+    ck_assert_uint_eq(port_counter_now("near", "b", "peers_found_count"), COUNT_OF(nonsense));
+    ck_assert_uint_eq(port_counter_now("near", "b", "peers_cut_empty_count"), 1);
+    ck_assert_uint_eq(port_counter_now("near", "b", "peers_cut_short_count"), 1);
+    ck_assert_uint_eq(port_counter_now("near", "b", "peers_cut_long_count"), 2);
     sleep_ns(300 * MS); /* the log is written at the next beat */
     assert_says(vmlane_log(&vmlane), "peer cut off");
     vmlane_finish(&vmlane);
@@ -235,6 +244,7 @@ START_TEST(a_second_peer_is_turned_away_while_the_first_goes_on)
     ck_assert(counter_reaches("near", "b_to_a", "rx_frames", 2, FOUND_NS));
     sleep_ns(300 * MS);
     assert_says(vmlane_log(&vmlane), "a second peer was turned away");
+    ck_assert_uint_eq(port_counter_now("near", "b", "peers_turned_away_count"), 1);
     close(first);
     vmlane_finish(&vmlane);
 }

@@ -461,6 +461,19 @@ uint64_t counter_now(const char *link, const char *direction, const char *counte
     return value;
 }
 
+uint64_t port_counter_in(const json_t *stat, const char *link, const char *port, const char *counter)
+{
+    return number_in(json_object_get(json_object_get(stat_link(stat, link), port), "counters"), counter);
+}
+
+uint64_t port_counter_now(const char *link, const char *port, const char *counter)
+{
+    json_t *stat = stat_all();
+    uint64_t value = port_counter_in(stat, link, port, counter);
+    json_decref(stat);
+    return value;
+}
+
 static uint64_t path_drops(const json_t *path)
 {
     uint64_t sum = 0;

@@ -114,6 +114,9 @@ const json_t *stat_path(const json_t *stat, const char *link, const char *direct
 /* One counter of one path, now or in a `stat` of before. */
 uint64_t counter_in(const json_t *stat, const char *link, const char *direction, const char *counter);
 uint64_t counter_now(const char *link, const char *direction, const char *counter);
+/* One counter of a port, `a` or `b`. */
+uint64_t port_counter_in(const json_t *stat, const char *link, const char *port, const char *counter);
+uint64_t port_counter_now(const char *link, const char *port, const char *counter);
 /* Sum of drop_*_frames. */
 uint64_t drops_in(const json_t *stat, const char *link, const char *direction);
 /* Waits until nothing moves any more and asserts conservation and that all buffers are home. The stat is the

@@ -1,4 +1,4 @@
-/* The counters of a path: their names are an interface (INTERFACES.md), so the list is here once more. */
+/* The counters of a path and of a port: their names are an interface (INTERFACES.md), so the list is here once more. */
 #include "shm/counters.h"
 #include "shm/stats_layout.h"
 #include "unit_support.h"
@@ -50,40 +50,62 @@ static const char *const contract[] = {
     "drop_link_removed_frames",
 };
 
+static const char *const port_contract[] = {
+    "rx_read_calls",           "rx_read_bytes",         "rx_torn_frames",        "tx_send_calls",
+    "tx_send_bytes",           "tx_small_send_calls",   "tx_partial_send_calls", "tx_torn_frames",
+    "peers_found_count",       "peers_cut_empty_count", "peers_cut_short_count", "peers_cut_long_count",
+    "peers_turned_away_count",
+};
+
 /* How many counters have the name. */
-static int named(const char *name)
+static int named(const struct counter_info *info, int counters, const char *name)
 {
     int count = 0;
-    for (int i = 0; i < COUNTER_COUNT; i++)
-        count += strcmp(path_counter_info[i].name, name) == 0;
+    for (int i = 0; i < counters; i++)
+        count += strcmp(info[i].name, name) == 0;
     return count;
 }
 
 START_TEST(every_name_of_the_contract_is_there_once)
 {
-    ck_assert_msg(named(contract[_i]) == 1, "%s: %d of them", contract[_i], named(contract[_i]));
+    int count = named(path_counter_info, COUNTER_COUNT, contract[_i]);
+    ck_assert_msg(count == 1, "%s: %d of them", contract[_i], count);
+}
+END_TEST
+
+START_TEST(every_name_of_the_port_contract_is_there_once_and_no_path_has_it)
+{
+    int count = named(port_counter_info, PORT_COUNTER_COUNT, port_contract[_i]);
+    ck_assert_msg(count == 1, "%s: %d of them", port_contract[_i], count);
+    ck_assert_int_eq(named(path_counter_info, COUNTER_COUNT, port_contract[_i]), 0);
 }
 END_TEST
 
 START_TEST(no_counter_is_outside_of_the_contract)
 {
     ck_assert_uint_eq(COUNTER_COUNT, COUNT_OF(contract));
+    ck_assert_uint_eq(PORT_COUNTER_COUNT, COUNT_OF(port_contract));
 }
 END_TEST
 
-START_TEST(names_end_in_their_unit)
+static void assert_ends_in_its_unit(const struct counter_info *info)
 {
     static const char *const units[] = {"frames", "bytes", "calls", "batches", "count", "ns"};
-    for (int i = 0; i < COUNTER_COUNT; i++) {
-        const struct counter_info *info = &path_counter_info[i];
-        size_t name = strlen(info->name), unit = strlen(info->unit), known = 0;
-        ck_assert_msg(name > unit + 1 && info->name[name - unit - 1] == '_' &&
-                          strcmp(info->name + name - unit, info->unit) == 0,
-                      "%s is counted in %s", info->name, info->unit);
-        for (size_t u = 0; u < COUNT_OF(units); u++)
-            known += strcmp(info->unit, units[u]) == 0;
-        ck_assert_msg(known == 1, "%s: %s is no unit", info->name, info->unit);
-    }
+    size_t name = strlen(info->name), unit = strlen(info->unit), known = 0;
+    ck_assert_msg(name > unit + 1 && info->name[name - unit - 1] == '_' &&
+                      strcmp(info->name + name - unit, info->unit) == 0,
+                  "%s is counted in %s", info->name, info->unit);
+    for (size_t u = 0; u < COUNT_OF(units); u++)
+        known += strcmp(info->unit, units[u]) == 0;
+    ck_assert_msg(known == 1, "%s: %s is no unit", info->name, info->unit);
+}
+
+START_TEST(names_end_in_their_unit)
+{
+    for (int i = 0; i < COUNTER_COUNT; i++)
+        assert_ends_in_its_unit(&path_counter_info[i]);
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++)
+        assert_ends_in_its_unit(&port_counter_info[i]);
 }
 END_TEST
 
@@ -91,6 +113,10 @@ START_TEST(every_counter_has_a_help)
 {
     for (int i = 0; i < COUNTER_COUNT; i++)
         ck_assert_msg(strlen(path_counter_info[i].help) > 10, "%s", path_counter_info[i].name);
+    for (int i = 0; i < PORT_COUNTER_COUNT; i++) {
+        ck_assert_msg(strlen(port_counter_info[i].help) > 10, "%s", port_counter_info[i].name);
+        ck_assert_msg(strlen(port_counter_info[i].label) > 3, "%s", port_counter_info[i].name);
+    }
 }
 END_TEST
 
@@ -125,6 +151,8 @@ Suite *counters_suite(void)
     Suite *suite = suite_create("counters");
     TCase *names = tcase_create("names");
     tcase_add_loop_test(names, every_name_of_the_contract_is_there_once, 0, COUNT_OF(contract));
+    tcase_add_loop_test(names, every_name_of_the_port_contract_is_there_once_and_no_path_has_it, 0,
+                        COUNT_OF(port_contract));
     tcase_add_test(names, no_counter_is_outside_of_the_contract);
     tcase_add_test(names, names_end_in_their_unit);
     tcase_add_test(names, every_counter_has_a_help);

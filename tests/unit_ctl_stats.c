@@ -113,6 +113,27 @@ START_TEST(stat_json_has_ports_and_policy)
 }
 END_TEST
 
+START_TEST(stat_json_has_what_the_kinds_of_the_ports_count_and_nothing_else)
+{
+    struct owner owner = {.links = {"web1"}};
+    owner_start(&owner);
+    json_t *json = RUN_JSON(0, "stat", "--json", "--rates");
+    json_t *link = part(json, "processes.0.links.0");
+    ck_assert_uint_eq(json_object_size(part(link, "a.counters")), 3);
+    assert_number(link, "a.counters.peers_found_count", 2); /* the reader's that receives at a */
+    assert_number(link, "a.counters.tx_send_calls", 48);    /* the writer's that sends to a */
+    assert_number(link, "a.counters.tx_send_bytes", 960000);
+    assert_number(link, "a.mean_send_bytes", 20000);
+    ck_assert_uint_eq(json_object_size(part(link, "a.rates")), 3);
+    ck_assert(json_real_value(part(link, "a.rates.tx_send_calls")) == 0);
+    ck_assert_ptr_null(json_object_get(part(link, "b"), "counters"));
+    ck_assert_ptr_null(json_object_get(part(link, "b"), "rates"));
+    ck_assert_ptr_null(json_object_get(part(link, "b"), "mean_send_bytes"));
+    json_decref(json);
+    owner_kill(&owner);
+}
+END_TEST
+
 START_TEST(stat_json_has_workers_with_their_agents)
 {
     struct owner owner = {.links = {"web1"}};
@@ -249,6 +270,8 @@ START_TEST(stat_text_has_the_essentials_in_80_columns)
         "1.00 MiB",
         "10.1 % of all",
         "denied for order 12",
+        "sends 48",
+        "mean send 19.5 KiB",
         "ENOBUFS 5",
         "retries 4",
         "waited 250 us",
@@ -515,6 +538,7 @@ Suite *ctl_stats_suite(void)
     tcase_add_test(json, stat_json_has_every_counter_as_the_sum_of_both_agents);
     tcase_add_test(json, stat_json_has_lanes_histograms_and_buffers);
     tcase_add_test(json, stat_json_has_ports_and_policy);
+    tcase_add_test(json, stat_json_has_what_the_kinds_of_the_ports_count_and_nothing_else);
     tcase_add_test(json, stat_json_has_workers_with_their_agents);
     tcase_add_test(json, links_are_told_apart_by_their_process);
     tcase_add_test(json, a_link_without_a_process_segment_forms_a_process);

@@ -84,6 +84,9 @@ static inline void fill_path(struct stats_path *path, uint32_t direction)
         counter_add(&path->reader.counters, known_counters[i].counter, known_counters[i].reader);
         counter_add(&path->writer.counters, known_counters[i].counter, known_counters[i].writer);
     }
+    shared_u64_store_relaxed(&path->reader.port_counters.value[PORT_COUNTER_peers_found_count], 2);
+    shared_u64_store_relaxed(&path->writer.port_counters.value[PORT_COUNTER_tx_send_calls], 48);
+    shared_u64_store_relaxed(&path->writer.port_counters.value[PORT_COUNTER_tx_send_bytes], 960000);
     shared_u64_store_relaxed(&path->reader.lane_in_bytes[0], 6000);
     shared_u64_store_relaxed(&path->reader.lane_in_bytes[1], 900000);
     shared_u64_store_relaxed(&path->reader.buffers_total, 512);
@@ -125,6 +128,9 @@ static inline void fill_link(struct stats_link_segment *segment, const char *nam
     for (int i = 0; i < SETTING_COUNT; i++)
         shared_u64_store_relaxed(&link->policy[i], setting_info[i].standard);
     shared_u64_store_relaxed(&link->state, LINK_STATE_UP);
+    link->port[0].counted = UINT64_C(1) << PORT_COUNTER_tx_send_calls |
+                            UINT64_C(1) << PORT_COUNTER_tx_send_bytes |
+                            UINT64_C(1) << PORT_COUNTER_peers_found_count;
     fill_path(&segment->path[0], 0);
     fill_path(&segment->path[1], 1);
 }

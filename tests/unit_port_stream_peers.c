@@ -55,11 +55,15 @@ static const struct {
     const char *framing;
     uint8_t bytes[4];
     uint32_t count;
+    enum port_counter cause;
 } nonsense[] = {
-    {"", {0, 0, 0, 0}, 4},         {"", {0, 0, 0, 13}, 4},
-    {"", {0, 1, 0, 15}, 4},        {"", {0xff, 0xff, 0xff, 0xff}, 4},
-    {"", {'G', 'E', 'T', ' '}, 4}, {",framing=le16", {0, 0}, 2},
-    {",framing=le16", {13, 0}, 2},
+    {"", {0, 0, 0, 0}, 4, PORT_COUNTER_peers_cut_empty_count},
+    {"", {0, 0, 0, 13}, 4, PORT_COUNTER_peers_cut_short_count},
+    {"", {0, 1, 0, 15}, 4, PORT_COUNTER_peers_cut_long_count},
+    {"", {0xff, 0xff, 0xff, 0xff}, 4, PORT_COUNTER_peers_cut_long_count},
+    {"", {'G', 'E', 'T', ' '}, 4, PORT_COUNTER_peers_cut_long_count},
+    {",framing=le16", {0, 0}, 2, PORT_COUNTER_peers_cut_empty_count},
+    {",framing=le16", {13, 0}, 2, PORT_COUNTER_peers_cut_short_count},
 };
 
 START_TEST(a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before)
@@ -74,13 +78,37 @@ START_TEST(a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before
     ck_assert_int_eq(state_of(bench), PORT_WAITING);
     ck_assert(is_cut(peer));
     ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_CUT], 1);
-    ck_assert_uint_eq(bench->received->wrong_lengths.value, 1);
+    ck_assert_uint_eq(peers_cut(bench), 1);
+    ck_assert_uint_eq(counted(bench, nonsense[_i].cause), 1);
     ck_assert_uint_eq(arena_away(&bench->arena), 0);
     ck_assert_int_eq(transmit(bench, lengths, 0, 1).status, TX_GONE);
     int second = known_peer(bench);
     assert_carries(bench, second);
     close(peer);
     close(second);
+    bench_close(bench);
+}
+END_TEST
+
+START_TEST(a_port_behind_another_one_counts_where_the_link_says)
+{
+    char text[300];
+    struct port_counter_group rx = {0}, tx = {0};
+    uint32_t next = 0;
+    snprintf(text, sizeof text, "fault:rate=100Gbit:stream:unix:%s", in_folder("vm"));
+    struct bench *bench = bench_open(text, CELLS, LARGES);
+    port_count_rx_in(&bench->port, 0, &rx);
+    port_count_tx_in(&bench->port, 0, &tx);
+    int peer = peer_open();
+    receives_nothing(bench); /* it accepts */
+    peer_writes_frame(bench, peer, 0);
+    ck_assert_uint_eq(receives_from(bench, lengths, &next), 1);
+    ck_assert_int_eq(transmit(bench, lengths, 0, 1).status, TX_SENT);
+    ck_assert_uint_eq(shared_u64_load_relaxed(&rx.value[PORT_COUNTER_rx_read_bytes]), 4 + lengths[0]);
+    ck_assert_uint_eq(shared_u64_load_relaxed(&tx.value[PORT_COUNTER_tx_send_bytes]), 4 + lengths[0]);
+    ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_read_bytes), 0);
+    ck_assert_uint_eq(bench->port.ops->counters, port_stream_ops.counters);
+    close(peer);
     bench_close(bench);
 }
 END_TEST
@@ -102,7 +130,7 @@ START_TEST(garbage_at_line_rate_costs_a_bounded_time_a_call_and_each_peer_is_cou
         ck_assert(is_cut(peer));
         close(peer);
     }
-    ck_assert_uint_eq(bench->received->wrong_lengths.value, 200);
+    ck_assert_uint_eq(peers_cut(bench), 200);
     int peer = known_peer(bench);
     assert_carries(bench, peer);
     close(peer);
@@ -119,7 +147,7 @@ START_TEST(many_peers_of_nonsense_in_the_queue_leave_something_for_the_next_call
         peer[i] = peer_open();
         peer_writes(peer[i], nonsense[0].bytes, 4);
     }
-    for (; bench->received->wrong_lengths.value < COUNT_OF(peer); calls++) {
+    for (; peers_cut(bench) < COUNT_OF(peer); calls++) {
         ck_assert_uint_lt(calls, 8);
         if (calls > 0)
             ck_assert_uint_eq(tick(bench), bench->now_ns); /* call me again at once */
@@ -154,7 +182,7 @@ START_TEST(half_a_prefix_and_half_a_frame_wait_for_ever_and_die_with_their_peer)
         close(next);
         receives_nothing(bench);
     }
-    ck_assert_uint_eq(bench->received->torn_frames.value, COUNT_OF(part) - 1);
+    ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_torn_frames), COUNT_OF(part) - 1);
     bench_close(bench);
 }
 END_TEST
@@ -172,7 +200,7 @@ START_TEST(a_second_peer_is_turned_away_and_counted)
     ck_assert(is_cut(second));
     ck_assert(is_cut(third));
     ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_TURNED_AWAY], 2);
-    ck_assert_uint_eq(bench->received->peers_turned_away.value, 2);
+    ck_assert_uint_eq(counted(bench, PORT_COUNTER_peers_turned_away_count), 2);
     assert_carries(bench, first);
     close(first);
     close(second);
@@ -220,7 +248,7 @@ START_TEST(what_was_left_of_a_frame_does_not_reach_the_next_peer)
     receives_nothing(bench);
     int second = known_peer(bench);
     assert_carries(bench, second);
-    ck_assert_uint_eq(bench->sent->rests_lost.value, 1);
+    ck_assert_uint_eq(counted(bench, PORT_COUNTER_tx_torn_frames), 1);
     close(second);
     bench_close(bench);
 }
@@ -682,6 +710,7 @@ Suite *port_stream_peers_suite(void)
     tcase_add_checked_fixture(test_case, lengths_setup, folder_teardown);
     tcase_add_loop_test(test_case, a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before, 0,
                         COUNT_OF(nonsense));
+    tcase_add_test(test_case, a_port_behind_another_one_counts_where_the_link_says);
     tcase_add_test(test_case, garbage_at_line_rate_costs_a_bounded_time_a_call_and_each_peer_is_counted);
     tcase_add_test(test_case, many_peers_of_nonsense_in_the_queue_leave_something_for_the_next_call);
     tcase_add_test(test_case, half_a_prefix_and_half_a_frame_wait_for_ever_and_die_with_their_peer);

@@ -25,9 +25,20 @@ struct bench {
     uint32_t noted[NOTE_KINDS];
     uint32_t larges;
     struct stream_framing framing;
-    const struct stream_receive_counts *received;
-    const struct stream_send_counts *sent;
 };
+
+static inline uint64_t counted(const struct bench *bench, enum port_counter counter)
+{
+    return shared_u64_load_relaxed(&bench->port.unlinked_rx.value[counter]) +
+           shared_u64_load_relaxed(&bench->port.unlinked_tx.value[counter]);
+}
+
+static inline uint64_t peers_cut(const struct bench *bench)
+{
+    return counted(bench, PORT_COUNTER_peers_cut_empty_count) +
+           counted(bench, PORT_COUNTER_peers_cut_short_count) +
+           counted(bench, PORT_COUNTER_peers_cut_long_count);
+}
 
 static inline void count_note(void *context, enum port_note note, int error)
 {
@@ -48,7 +59,6 @@ static inline struct bench *bench_open(const char *text, uint32_t cells, uint32_
     bench->port.note = count_note;
     bench->port.note_context = bench;
     ck_assert(stream_framing_named(strstr(text, "framing=le16") ? "le16" : "be32", &bench->framing));
-    port_stream_counts(&bench->port, &bench->received, &bench->sent);
     return bench;
 }
 

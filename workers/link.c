@@ -57,6 +57,7 @@ static void show_port(const struct port *port, struct stats_port *stats)
     stats->mtu_bytes = facts->mtu_bytes;
     stats->max_frame_bytes = facts->max_frame_bytes;
     stats->queues = facts->queues;
+    stats->counted = port->ops->counters;
     shared_u64_store_relaxed(&stats->send_buffer_bytes, facts->send_buffer_bytes);
     shared_u64_store_relaxed(&stats->receive_buffer_bytes, facts->receive_buffer_bytes);
 }
@@ -117,6 +118,8 @@ static int make_path(struct link *link, uint32_t number, uint64_t hash_seed, str
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for a path of link \"%s\"",
                          link->config.name);
     }
+    port_count_rx_in(from, number / 2, &stats->reader.port_counters);
+    port_count_tx_in(to, number / 2, &stats->writer.port_counters);
     path->reader = reader;
     path->writer = writer;
     return 0;
