@@ -1,6 +1,6 @@
 # vmlane: the wire between a virtual machine and its host's network.
 #
-#   make            build/vmlane, build/vmlanectl
+#   make            build/vmlane, build/vmlanectl, build/libvmlane-stats.{so,a}
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
 #   make check-vm check-san check-build check-fuzz check-mutants   the slower suites
@@ -74,6 +74,8 @@ $(BUILD)/lib/ctl.a: $(CTL_OBJ)
 $(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
 	@echo '  $@'
 	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
+
+include ctl/library.mk
 
 clean:
 	rm -rf $(BUILD)

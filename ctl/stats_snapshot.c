@@ -10,7 +10,13 @@
 #include <unistd.h>
 
 const char *const snapshot_histogram_name[SNAPSHOT_HISTOGRAM_COUNT] = {
-#define X(name) #name,
+#define X(name, help) #name,
+    SNAPSHOT_HISTOGRAMS(X)
+#undef X
+};
+
+const char *const snapshot_histogram_help[SNAPSHOT_HISTOGRAM_COUNT] = {
+#define X(name, help) help,
     SNAPSHOT_HISTOGRAMS(X)
 #undef X
 };
@@ -78,9 +84,11 @@ static uint64_t clamped_difference(uint64_t in, uint64_t out)
 
 static void read_histograms(const struct stats_path *from, struct snapshot_path *to)
 {
-#define X(name) histogram_summarize(&from->name, &to->histogram[SNAPSHOT_##name]);
+#define X(name, help) histogram_copy(&from->name, &to->values[SNAPSHOT_##name]);
     SNAPSHOT_HISTOGRAMS(X)
 #undef X
+    for (int i = 0; i < SNAPSHOT_HISTOGRAM_COUNT; i++)
+        histogram_values_summarize(&to->values[i], &to->histogram[i]);
 }
 
 static void read_path(const struct stats_path *from, struct snapshot_path *to)
@@ -293,10 +301,16 @@ static int collect(struct collection *collection)
 
 int stats_snapshot_take(struct stats_snapshot *snapshot, struct fault *fault)
 {
+    return stats_snapshot_take_from(snapshot, NULL, fault);
+}
+
+int stats_snapshot_take_from(struct stats_snapshot *snapshot, const char *folder, struct fault *fault)
+{
+    const char *name = folder ? folder : stats_dir_name();
     *snapshot = (struct stats_snapshot){0};
     struct fault found = {.kind = FAULT_RUNTIME};
     struct collection collection = {.snapshot = snapshot, .fault = &found};
-    int err = collection.dir_fd = stats_dir_open(false, &found);
+    int err = collection.dir_fd = stats_dir_open_named(name, false, &found);
     if (collection.dir_fd < 0 && found.kind == FAULT_NOT_FOUND) {
         snapshot->no_folder = true;
         snapshot->taken_ns = clock_ns(CLOCK_MONOTONIC);
@@ -305,7 +319,7 @@ int stats_snapshot_take(struct stats_snapshot *snapshot, struct fault *fault)
     if (collection.dir_fd >= 0) {
         err = collect(&collection);
         if (err && found.text[0] == '\0')
-            fault_set(&found, FAULT_RUNTIME, -err, "cannot list stats folder \"%s\": %s", stats_dir_name(),
+            fault_set(&found, FAULT_RUNTIME, -err, "cannot list stats folder \"%s\": %s", name,
                       strerror(-err));
         close(collection.dir_fd);
     }

@@ -22,15 +22,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The histograms of a path: X(name), as in struct stats_path. */
+/* The histograms of a path: X(name, help), as in struct stats_path. */
 #define SNAPSHOT_HISTOGRAMS(X)                                                                               \
-    X(express_wait_ns)                                                                                       \
-    X(bulk_wait_ns)                                                                                          \
-    X(tx_batch_frames)                                                                                       \
-    X(budget_wait_ns)
+    X(express_wait_ns, "time from receive to acceptance by the far port, of express frames that were sent")  \
+    X(bulk_wait_ns, "time from receive to acceptance by the far port, of bulk frames that were sent")        \
+    X(tx_batch_frames, "frames offered by one transmit call")                                                \
+    X(budget_wait_ns, "time that a refused batch spent waiting in all")
 
 enum snapshot_histogram {
-#define X(name) SNAPSHOT_##name,
+#define X(name, help) SNAPSHOT_##name,
     SNAPSHOT_HISTOGRAMS(X)
 #undef X
         SNAPSHOT_HISTOGRAM_COUNT
@@ -38,6 +38,7 @@ enum snapshot_histogram {
 
 /* Indexed by enum snapshot_histogram. */
 extern const char *const snapshot_histogram_name[SNAPSHOT_HISTOGRAM_COUNT];
+extern const char *const snapshot_histogram_help[SNAPSHOT_HISTOGRAM_COUNT];
 
 enum snapshot_lane_index { SNAPSHOT_LANE_EXPRESS, SNAPSHOT_LANE_BULK, SNAPSHOT_LANE_COUNT };
 
@@ -63,6 +64,7 @@ struct snapshot_path {
     uint64_t drops_frames;           /* sum over all causes */
     struct snapshot_lane lane[SNAPSHOT_LANE_COUNT];
     struct histogram_summary histogram[SNAPSHOT_HISTOGRAM_COUNT];
+    struct histogram_values values[SNAPSHOT_HISTOGRAM_COUNT]; /* what they sum up; for differences */
     uint64_t buffers_total;
     uint64_t buffers_away;
     uint64_t buffers_armed;
@@ -142,6 +144,9 @@ struct stats_snapshot {
 /* Reads the folder that the environment names (stats_dir.h). A missing folder is an empty snapshot. Returns
  * 0, or -errno with a fault (the folder is not to be trusted, no memory); `snapshot` is then empty. */
 int stats_snapshot_take(struct stats_snapshot *snapshot, struct fault *fault);
+
+/* The same of a folder by name; null: the one that the environment names. */
+int stats_snapshot_take_from(struct stats_snapshot *snapshot, const char *folder, struct fault *fault);
 
 /* Frees what take allocated; an empty (zeroed) snapshot is fine. */
 void stats_snapshot_free(struct stats_snapshot *snapshot);

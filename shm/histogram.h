@@ -25,6 +25,15 @@ struct histogram {
     shared_u64 bucket[HISTOGRAM_BUCKETS];
 };
 
+/* A private copy of one, or the difference or sum of copies. */
+struct histogram_values {
+    uint64_t count; /* of the buckets */
+    uint64_t sum;
+    uint64_t min; /* of a difference: the lowest value that its first bucket may hold */
+    uint64_t max; /* of a difference: the highest that its last one may hold */
+    uint64_t bucket[HISTOGRAM_BUCKETS];
+};
+
 /* What a reader makes of it. */
 struct histogram_summary {
     uint64_t count;
@@ -61,6 +70,25 @@ static inline void histogram_record(struct histogram *histogram, uint64_t value,
 
 /* The middle of a bucket's range: what a percentile is reported as. */
 uint64_t histogram_bucket_value(uint32_t bucket);
+
+/* The lowest value that falls into a bucket (up to HISTOGRAM_BUCKETS: one past the last bucket's highest). */
+uint64_t histogram_bucket_low(uint32_t bucket);
+
+/* Copies a histogram that its owner may be writing. */
+void histogram_copy(const struct histogram *histogram, struct histogram_values *values);
+
+/* Takes an earlier copy of the same histogram away, so that what was recorded in between is left. A bucket that
+ * went back was started anew from 0. */
+void histogram_values_subtract(struct histogram_values *values, const struct histogram_values *earlier);
+
+/* Adds another's values. */
+void histogram_values_add(struct histogram_values *values, const struct histogram_values *other);
+
+/* The value at or below which this part (0 to 1) of all values lie; 0 of an empty histogram. */
+uint64_t histogram_values_quantile(const struct histogram_values *values, double part);
+
+/* Percentiles of a copy; all 0 if it is empty. */
+void histogram_values_summarize(const struct histogram_values *values, struct histogram_summary *summary);
 
 /* Reads a histogram that its owner may be writing; the percentiles are of one copy of its buckets. */
 void histogram_summarize(const struct histogram *histogram, struct histogram_summary *summary);

@@ -11,7 +11,7 @@
 
 const char *stats_dir_name(void)
 {
-    static char name[PATH_MAX];
+    static _Thread_local char name[PATH_MAX];
     const char *wanted = getenv("VMLANE_STATS_DIR");
     if (wanted && wanted[0] != '\0')
         snprintf(name, sizeof name, "%s", wanted);
@@ -43,7 +43,11 @@ static int check_folder(int fd, const char *name, struct fault *fault)
 
 int stats_dir_open(bool create, struct fault *fault)
 {
-    const char *name = stats_dir_name();
+    return stats_dir_open_named(stats_dir_name(), create, fault);
+}
+
+int stats_dir_open_named(const char *name, bool create, struct fault *fault)
+{
     if (create && mkdir(name, 0755) != 0 && errno != EEXIST)
         return fault_set(
             fault, FAULT_RUNTIME, errno,

@@ -10,11 +10,15 @@
 
 #include <stdbool.h>
 
-/* The folder's name as the environment has it. Valid until the environment changes or the next call. */
+/* The folder's name as the environment has it. Valid until the next call by the same
+ * thread. */
 const char *stats_dir_name(void);
 
 /* Opens the folder and checks it; makes it first (0755: its files are 0640) if `create`. Returns a descriptor, or -errno with a
  * fault: FAULT_REFUSED if it is not to be trusted, FAULT_NOT_FOUND if it is missing and not to be made. */
 int stats_dir_open(bool create, struct fault *fault);
+
+/* The same of a folder by name. */
+int stats_dir_open_named(const char *name, bool create, struct fault *fault);
 
 #endif

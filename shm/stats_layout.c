@@ -8,6 +8,12 @@ const char *const worker_regime_name[REGIME_COUNT] = {
 #undef X
 };
 
+const char *const worker_regime_help[REGIME_COUNT] = {
+#define X(name, help) help,
+    WORKER_REGIMES(X)
+#undef X
+};
+
 /* FNV-1a, 64 bits: a fingerprint, not a defence. */
 static uint64_t hash_bytes(uint64_t hash, const void *bytes, size_t count)
 {

@@ -150,6 +150,7 @@ enum worker_regime {
 };
 
 extern const char *const worker_regime_name[REGIME_COUNT];
+extern const char *const worker_regime_help[REGIME_COUNT];
 
 /* Written by the worker, but for its name and core. */
 struct stats_worker {

@@ -11,6 +11,8 @@ $(BUILD)/obj/tests/%.o: tests/%.c | deps
 	@echo '  $@'
 	$(Q)$(CC) $(BASE_FLAGS) $(TEST_FLAGS) $(CFLAGS) -c $< -o $@
 
+# The suite of libvmlane-stats looks at the library's files.
+$(BUILD)/tests/unit: | $(STATS_SO) $(BUILD)/libvmlane-stats.a $(BUILD)/vmlane-stats.pc $(BUILD)/examples/stats-drops
 $(BUILD)/tests/unit: $(UNIT_OBJ) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
 	@echo '  $@'

@@ -213,6 +213,66 @@ START_TEST(percentiles_are_those_of_the_sorted_values)
 }
 END_TEST
 
+/* ---- Copies: differences and sums ---- */
+
+START_TEST(a_difference_is_what_was_recorded_in_between)
+{
+    struct histogram histogram = {0};
+    struct histogram_values before, now;
+    struct histogram_summary summary;
+    histogram_record(&histogram, 1000000, 50);
+    histogram_copy(&histogram, &before);
+    histogram_record(&histogram, 2000, 99);
+    histogram_record(&histogram, 30000, 1);
+    histogram_copy(&histogram, &now);
+    histogram_values_subtract(&now, &before);
+    histogram_values_summarize(&now, &summary);
+    ck_assert_uint_eq(summary.count, 100);
+    ck_assert_uint_eq(summary.sum, 2000 * 99 + 30000);
+    ck_assert_uint_le(distance(summary.p50, 2000) * 32, 2000);
+    ck_assert_uint_le(distance(summary.p99, 2000) * 32, 2000);
+    ck_assert_uint_le(distance(summary.p999, 30000) * 32, 30000);
+    ck_assert_uint_lt(summary.max, 32000); /* and not the million of before */
+}
+END_TEST
+
+START_TEST(a_difference_of_equals_is_empty_and_one_to_a_restart_is_the_new)
+{
+    struct histogram histogram = {0}, restarted = {0};
+    struct histogram_values before, now;
+    histogram_record(&histogram, 77, 10);
+    histogram_record(&restarted, 55, 3);
+    histogram_copy(&histogram, &before);
+    now = before;
+    histogram_values_subtract(&now, &before);
+    ck_assert_uint_eq(now.count, 0);
+    ck_assert_uint_eq(now.max, 0);
+    histogram_copy(&restarted, &now);
+    histogram_values_subtract(&now, &before);
+    ck_assert_uint_eq(now.count, 3);
+    ck_assert_uint_eq(histogram_values_quantile(&now, 0.5), 55);
+}
+END_TEST
+
+START_TEST(a_sum_has_the_values_of_both)
+{
+    struct histogram a = {0}, b = {0};
+    struct histogram_values sum, other;
+    histogram_record(&a, 5, 2);
+    histogram_record(&b, 9, 1);
+    histogram_record(&b, 1, 1);
+    histogram_copy(&a, &sum);
+    histogram_copy(&b, &other);
+    histogram_values_add(&sum, &other);
+    ck_assert_uint_eq(sum.count, 4);
+    ck_assert_uint_eq(sum.min, 1);
+    ck_assert_uint_eq(sum.max, 9);
+    ck_assert_uint_eq(histogram_values_quantile(&sum, 0.75), 5);
+    ck_assert_uint_eq(histogram_values_quantile(&sum, 1), 9);
+    ck_assert_uint_eq(histogram_values_quantile(&sum, 0), 1);
+}
+END_TEST
+
 /* ---- While the owner records ---- */
 
 #define RECORDED 300000u
@@ -252,6 +312,12 @@ Suite *histogram_suite(void);
 Suite *histogram_suite(void)
 {
     Suite *suite = suite_create("histogram");
+
+    TCase *copies = tcase_create("copies");
+    tcase_add_test(copies, a_difference_is_what_was_recorded_in_between);
+    tcase_add_test(copies, a_difference_of_equals_is_empty_and_one_to_a_restart_is_the_new);
+    tcase_add_test(copies, a_sum_has_the_values_of_both);
+    suite_add_tcase(suite, copies);
 
     TCase *buckets = tcase_create("buckets");
     tcase_add_test(buckets, small_values_have_a_bucket_each);
