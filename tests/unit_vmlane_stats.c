@@ -146,7 +146,7 @@ END_TEST
 START_TEST(a_folder_can_be_named_and_one_that_others_write_is_refused)
 {
     vmlane_stats *stats = NULL;
-    char message[256] = "", elsewhere[64];
+    char message[256] = "", elsewhere[128];
     ck_assert_int_eq(vmlane_stats_take(&stats, "/nonexistent/vmlane", message, sizeof message), 0);
     ck_assert_uint_eq(vmlane_stats_process_count(stats), 0);
     vmlane_stats_free(stats);
