@@ -22,6 +22,9 @@ static const struct scale rates[] = {{"/s", 1}, {" k/s", 1e3}, {" M/s", 1e6}, {"
 static const struct scale bit_rates[] = {
     {" bit/s", 1}, {" kbit/s", 1e3}, {" Mbit/s", 1e6}, {" Gbit/s", 1e9}, {NULL, 0}};
 
+static const struct scale plain[] = {{"", 1}, {"k", 1e3}, {"M", 1e6}, {"G", 1e9}, {"T", 1e12}, {NULL, 0}};
+static const struct scale short_durations[] = {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}, {NULL, 0}};
+
 /* Three significant digits; a whole number of the smallest unit has no decimals. 999.5 and more would be
  * rounded to four digits, so it goes to the next unit (where there is one). */
 static const char *scaled(struct units_text *to, double value, const struct scale *scale)
@@ -86,6 +89,16 @@ const char *units_rate(struct units_text *to, double per_second)
 const char *units_bit_rate(struct units_text *to, double bytes_per_second)
 {
     return scaled(to, bytes_per_second * 8, bit_rates);
+}
+
+const char *units_short(struct units_text *to, double amount)
+{
+    return scaled(to, amount, plain);
+}
+
+const char *units_short_duration(struct units_text *to, uint64_t ns)
+{
+    return scaled(to, (double)ns, short_durations);
 }
 
 const char *units_share(struct units_text *to, uint64_t part, uint64_t whole)

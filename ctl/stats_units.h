@@ -30,6 +30,12 @@ const char *units_rate(struct units_text *to, double per_second);
 /* `850 bit/s`, `9.87 Gbit/s` */
 const char *units_bit_rate(struct units_text *to, double bytes_per_second);
 
+/* For columns: `850`, `12.3k`, `1.23M`; `0` of 0. */
+const char *units_short(struct units_text *to, double amount);
+
+/* For columns: `850ns`, `8.45us`, `1.23ms`, `2.10s` */
+const char *units_short_duration(struct units_text *to, uint64_t ns);
+
 /* `12.3 %`; of nothing it is `-` */
 const char *units_share(struct units_text *to, uint64_t part, uint64_t whole);
 

@@ -24,7 +24,17 @@ struct vmlanectl {
     bool colour;
 };
 
-enum vmlanectl_option { OPTION_HELP, OPTION_JSON, OPTION_RATES, OPTION_WATCH, OPTION_COUNT };
+enum vmlanectl_option {
+    OPTION_HELP,
+    OPTION_JSON,
+    OPTION_RATES,
+    OPTION_WATCH,
+    OPTION_INTERVAL,
+    OPTION_TIMES,
+    OPTION_LISTEN,
+    OPTION_TEXTFILE,
+    OPTION_COUNT
+};
 
 #define OPTION_BIT(option) (1u << (option))
 
@@ -101,7 +111,24 @@ int vmlanectl_find_link(struct vmlanectl *ctl, const char *name, struct stats_sn
 /* Says why a link is not in the snapshot, and returns the status. */
 int vmlanectl_link_missing(struct vmlanectl *ctl, const char *name, const struct stats_snapshot *snapshot);
 
+/* The worse of two outcomes: what failed, then what was refused, then what is dead. */
+int vmlanectl_worse_status(int a, int b);
+
+/* Says every refusal that belongs to what was asked for; all, if no process is given. Returns the status. */
+int vmlanectl_say_refusals(struct vmlanectl *ctl, const struct stats_snapshot *snapshot,
+                           const struct snapshot_process *asked);
+
+/* Says that nothing runs here, if nothing does and nothing was refused. */
+void vmlanectl_say_no_links(struct vmlanectl *ctl, const struct stats_snapshot *snapshot);
+
+struct sampler;
+
+/* One line a link and interval, until told to end; what `watch` does, and `top` where there is no terminal. */
+int vmlanectl_watch_lines(struct vmlanectl *ctl, struct sampler *sampler, bool json);
+
 /* The commands. */
+int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_watch(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_stat(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_get(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);

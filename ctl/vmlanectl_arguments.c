@@ -8,6 +8,10 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_JSON] = {"json", NULL, "one JSON object on one line, for scripts"},
     [OPTION_RATES] = {"rates", NULL, "also per second, over one second or the watch interval"},
     [OPTION_WATCH] = {"watch", "SECONDS", "again every so many seconds (0.01 to 86400)"},
+    [OPTION_INTERVAL] = {"interval", "SECONDS", "time between samples (1; 0.01 to 86400)"},
+    [OPTION_TIMES] = {"count", "N", "end after so many"},
+    [OPTION_LISTEN] = {"listen", "ADDRESS:PORT", "serve HTTP on loopback: 127.0.0.1:9798, [::1]:9798"},
+    [OPTION_TEXTFILE] = {"textfile", "FILE", "write FILE, by rename, for node_exporter"},
 };
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */

@@ -19,6 +19,26 @@ static const struct vmlanectl_command commands[] = {
      .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_RATES) | OPTION_BIT(OPTION_WATCH),
      .operands_max = 1,
      .run = vmlanectl_stat},
+    {.name = "watch",
+     .operands = "[NAME] [--interval SECONDS] [--count N] [--json]",
+     .summary = "one line a second and link: rates, drops, waits, depth",
+     .text = "Bits a second of both directions; frames sent, frames dropped a second, the p99 of\n"
+             "the time in each lane and the frames that wait, of both together. All are of the\n"
+             "interval, not since the start. With a NAME it ends when the link's process does.\n",
+     .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_INTERVAL) | OPTION_BIT(OPTION_TIMES),
+     .operands_max = 1,
+     .run = vmlanectl_watch},
+    {.name = "export",
+     .operands = "prometheus [--listen ADDRESS:PORT | --textfile FILE] ...",
+     .summary = "all statistics as metrics for Prometheus",
+     .text = "Prints them once; with --listen serves them at /metrics until SIGTERM, to clients\n"
+             "on this machine only; with --textfile writes a file for node_exporter's textfile\n"
+             "collector, once or with --interval again and again.\n",
+     .options = OPTION_BIT(OPTION_LISTEN) | OPTION_BIT(OPTION_TEXTFILE) | OPTION_BIT(OPTION_INTERVAL) |
+                OPTION_BIT(OPTION_TIMES),
+     .operands_min = 1,
+     .operands_max = 1,
+     .run = vmlanectl_export},
     {.name = "get",
      .operands = "NAME [SETTING...] [--json]",
      .summary = "the settings of a link",

@@ -4,18 +4,13 @@
 #include "stats_json.h"
 #include "stats_list.h"
 #include "stats_text.h"
+#include "vmlanectl_sampler.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define RATES_INTERVAL_NS UINT64_C(1000000000)
-#define WATCH_SECONDS_MIN 0.01
-#define WATCH_SECONDS_MAX 86400.0
-
-/* The worse of two outcomes: what failed, then what was refused, then what is dead. */
-static int worse_status(int a, int b)
+int vmlanectl_worse_status(int a, int b)
 {
     static const int order[] = {FAULT_RUNTIME, FAULT_REFUSED, FAULT_NOT_FOUND, FAULT_DEAD};
     for (size_t i = 0; i < sizeof order / sizeof order[0]; i++) {
@@ -25,9 +20,8 @@ static int worse_status(int a, int b)
     return EXIT_DONE;
 }
 
-/* Says every refusal that belongs to what was asked for; all, if no process is given. */
-static int say_refusals(struct vmlanectl *ctl, const struct stats_snapshot *snapshot,
-                        const struct snapshot_process *asked)
+int vmlanectl_say_refusals(struct vmlanectl *ctl, const struct stats_snapshot *snapshot,
+                           const struct snapshot_process *asked)
 {
     char file[32];
     int status = EXIT_DONE;
@@ -35,16 +29,9 @@ static int say_refusals(struct vmlanectl *ctl, const struct stats_snapshot *snap
     for (size_t i = 0; i < snapshot->refusal_count; i++) {
         const struct snapshot_refusal *refusal = &snapshot->refusal[i];
         if (!asked || strcmp(refusal->file, file) == 0)
-            status = worse_status(status, vmlanectl_fail(ctl, &refusal->fault));
+            status = vmlanectl_worse_status(status, vmlanectl_fail(ctl, &refusal->fault));
     }
     return status;
-}
-
-static void say_no_links(struct vmlanectl *ctl, const struct stats_snapshot *snapshot)
-{
-    vmlanectl_say(ctl, "info", "no links: %s \"%s\" (start one with 'vmlane run --link NAME ...')",
-                  snapshot->no_folder ? "there is no stats folder" : "none is published in stats folder",
-                  stats_dir_name());
 }
 
 static bool has_links(const struct stats_snapshot *snapshot)
@@ -54,6 +41,15 @@ static bool has_links(const struct stats_snapshot *snapshot)
             return true;
     }
     return false;
+}
+
+void vmlanectl_say_no_links(struct vmlanectl *ctl, const struct stats_snapshot *snapshot)
+{
+    if (has_links(snapshot) || snapshot->refusal_count > 0)
+        return;
+    vmlanectl_say(ctl, "info", "no links: %s \"%s\" (start one with 'vmlane run --link NAME ...')",
+                  snapshot->no_folder ? "there is no stats folder" : "none is published in stats folder",
+                  stats_dir_name());
 }
 
 int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)
@@ -71,10 +67,9 @@ int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *argu
         if (result.stream && stats_list(result.stream, &snapshot, ctl->colour) != 0)
             vmlanectl_say(ctl, "error", "cannot make the list: %s", strerror(ENOMEM));
         status = vmlanectl_result_write(ctl, &result);
-        if (!has_links(&snapshot) && snapshot.refusal_count == 0)
-            say_no_links(ctl, &snapshot);
+        vmlanectl_say_no_links(ctl, &snapshot);
     }
-    status = worse_status(status, say_refusals(ctl, &snapshot, NULL));
+    status = vmlanectl_worse_status(status, vmlanectl_say_refusals(ctl, &snapshot, NULL));
     stats_snapshot_free(&snapshot);
     return status;
 }
@@ -95,19 +90,10 @@ static int read_request(struct vmlanectl *ctl, const struct vmlanectl_arguments 
                                      .json = arguments->given[OPTION_JSON],
                                      .rates = arguments->given[OPTION_RATES],
                                      .watch = arguments->given[OPTION_WATCH],
-                                     .interval_ns = RATES_INTERVAL_NS};
+                                     .interval_ns = SAMPLER_INTERVAL_NS};
     if (!request->watch)
         return 0;
-    const char *text = arguments->value[OPTION_WATCH];
-    char *end;
-    double seconds = strtod(text, &end);
-    if (end == text || *end != '\0' || !(seconds >= WATCH_SECONDS_MIN && seconds <= WATCH_SECONDS_MAX))
-        return vmlanectl_fail_text(ctl, FAULT_USAGE,
-                                   "option \"--watch\" does not take \"%s\": it is a number of seconds from "
-                                   "%g to %g",
-                                   text, WATCH_SECONDS_MIN, WATCH_SECONDS_MAX);
-    request->interval_ns = (uint64_t)(seconds * 1e9);
-    return 0;
+    return sampler_read_seconds(ctl, OPTION_WATCH, arguments->value[OPTION_WATCH], &request->interval_ns);
 }
 
 /* FAULT_DEAD if all that was shown is of dead processes. */
@@ -170,24 +156,9 @@ static int print_once(struct vmlanectl *ctl, const struct stat_request *request,
     *goes_on = !request->link || dead == EXIT_DONE;
     if (request->json && !(request->watch && *goes_on))
         say_dead(ctl, snapshot, asked);
-    if (!request->json && snapshot->process_count == 0 && snapshot->refusal_count == 0)
-        say_no_links(ctl, snapshot);
-    return worse_status(dead, say_refusals(ctl, snapshot, asked));
-}
-
-/* Sleeps to the next multiple of the interval, so that printing costs no drift. */
-static void sleep_until(uint64_t *wake_ns, uint64_t interval_ns)
-{
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    uint64_t now_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-    *wake_ns += interval_ns;
-    if (*wake_ns < now_ns)
-        *wake_ns = now_ns + interval_ns;
-    struct timespec wake = {.tv_sec = (time_t)(*wake_ns / UINT64_C(1000000000)),
-                            .tv_nsec = (long)(*wake_ns % UINT64_C(1000000000))};
-    while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &wake, NULL) == EINTR)
-        ;
+    if (!request->json && snapshot->process_count == 0)
+        vmlanectl_say_no_links(ctl, snapshot);
+    return vmlanectl_worse_status(dead, vmlanectl_say_refusals(ctl, snapshot, asked));
 }
 
 /* Takes and prints until one time is enough: at once without --watch, for ever with it. */
@@ -216,7 +187,7 @@ static int print_all(struct vmlanectl *ctl, const struct stat_request *request)
         before = now;
         have_before = true;
         if (goes_on)
-            sleep_until(&wake_ns, request->interval_ns);
+            sampler_sleep(&wake_ns, request->interval_ns);
     }
     stats_snapshot_free(&before);
     return status;
