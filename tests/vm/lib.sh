@@ -16,6 +16,7 @@
 #                                  stores its pid. Redirections are inherited: vm_spawn P cmd >out 2>err
 #   vm_end PID                     TERM, a bounded wait, then KILL; only for children of this shell
 #   vm_wait_pid PID SECONDS        waits for a child, returns its status, or 124 when the time is over (it still runs then)
+#   vm_wait_for SECONDS COMMAND…   calls it until it succeeds; 1 when the time is over
 #   vm_cleanup                     ends every guest and spawned process
 #
 # VMLANE_ACCEL=kvm|tcg overrides the choice of accelerator, QEMU the emulator's name.
@@ -81,6 +82,15 @@ vm_wait_gone() { # PID SECONDS
 vm_wait_pid() { # PID SECONDS
 	vm_wait_gone "$1" "$2" || return 124
 	wait "$1" 2>/dev/null
+}
+
+vm_wait_for() { # SECONDS COMMAND…
+	local deadline=$(($(vm_now_ms) + $1 * 1000))
+	shift
+	until "$@"; do
+		[ "$(vm_now_ms)" -lt "$deadline" ] || return 1
+		sleep 0.05
+	done
 }
 
 vm_end() {
