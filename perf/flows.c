@@ -4,10 +4,8 @@
  * the armed buffer, transmitting takes everything, so that next to nothing is left but vmlane's own work. CPU time
  * of the thread, of a burst that first fills the bulk lane and then empties it, so that the queues hold frames of
  * many flows. What the reference costs (an EtherType that no rule knows, FIFO) is not classifier nor flow queues. */
-#include "../io/rx_slots.h"
-#include "../workers/reader.h"
-#include "../workers/writer.h"
 #include "bench.h"
+#include "rig.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -18,7 +16,6 @@
 #define FRAME_BYTES    1514u
 #define HEADER_BYTES   64u
 #define BURST_CALLS    8u /* receive calls before the writer's turn: 512 frames wait */
-#define BURST_STEPS    64u
 #define FRAMES_QUICK   200000u
 #define FRAMES_FULL    2000000u
 #define ROUNDS_QUICK   9u
@@ -35,15 +32,11 @@ enum subject { PLAIN, FIFO, FQ, SUBJECTS };
 static const char *const subject_name[SUBJECTS] = {"fifo_unclassified", "fifo", "fq"};
 static const uint32_t flow_counts[FLOW_COUNTS] = {10, 1000, 100000, 1000000};
 
-/* One port in memory: near and far. */
-struct memory_port {
-    struct port port;
-    struct rx_slots slots;
+/* Frames of flows that are drawn at random. */
+struct source {
     uint8_t header[HEADER_BYTES];
     uint32_t flows;
     uint64_t random;
-    bool has_frames; /* rx gives as many as are asked for */
-    uint64_t taken;
 };
 
 /* A flow is an address pair and a port: 65,536 flows a pair, scattered as clients are. */
@@ -55,78 +48,12 @@ static void set_flow(uint8_t *header, uint32_t flow)
     memcpy(header + 34, &port, sizeof(port));
 }
 
-static uint32_t memory_rx(struct port *port, uint32_t queue, struct arena *pool, struct frame_desc *out,
-                          uint32_t max_frames, uint64_t now_ns)
+static uint32_t next_frame(void *context, uint8_t *at)
 {
-    struct memory_port *own = port->own;
-    uint32_t descs = 0;
-    (void)queue, (void)now_ns;
-    if (!own->has_frames)
-        return 0;
-    uint32_t armed = rx_slots_arm(&own->slots, pool, max_frames);
-    for (uint32_t i = 0; i < armed; i++) {
-        uint8_t *at = own->slots.part[i][0].iov_base;
-        memcpy(at, own->header, HEADER_BYTES);
-        set_flow(at, (uint32_t)(bench_random(&own->random) % own->flows));
-        descs += rx_slots_take(&own->slots, i, FRAME_BYTES, false, &out[descs]);
-    }
-    return descs;
-}
-
-static struct tx_result memory_tx(struct port *port, uint32_t queue, const struct tx_frame *frames,
-                                  uint32_t count)
-{
-    (void)queue, (void)frames;
-    ((struct memory_port *)port->own)->taken += count;
-    return (struct tx_result){.status = TX_SENT, .accepted = count};
-}
-
-static uint32_t memory_rx_armed(const struct port *port, uint32_t queue)
-{
-    (void)queue;
-    return rx_slots_armed(&((const struct memory_port *)port->own)->slots);
-}
-
-static void memory_rx_disarm(struct port *port, uint32_t queue, struct arena *pool)
-{
-    (void)queue;
-    rx_slots_disarm(&((struct memory_port *)port->own)->slots, pool);
-}
-
-static int memory_fd(const struct port *port, uint32_t queue)
-{
-    (void)port, (void)queue;
-    return -1;
-}
-
-static const struct port_ops memory_ops = {.kind = "memory",
-                                           .rx = memory_rx,
-                                           .tx = memory_tx,
-                                           .rx_armed = memory_rx_armed,
-                                           .rx_disarm = memory_rx_disarm,
-                                           .rx_fd = memory_fd,
-                                           .tx_fd = memory_fd};
-
-/* A path with both agents. */
-struct rig {
-    struct path_memory memory;
-    struct stats_path *stats;
-    struct policy policy;
-    shared_u64 time_ns[REGIME_COUNT];
-    struct regime_meter meter;
-    uint64_t wakes_sent;
-    struct agent_step step;
-    struct reader reader;
-    struct writer writer;
-    struct memory_port near, far;
-};
-
-static void open_port(struct memory_port *port)
-{
-    rx_slots_init(&port->slots);
-    port->port = (struct port){.ops = &memory_ops, .own = port};
-    port->port.facts.max_frame_bytes = 1522;
-    port->random = 1;
+    struct source *source = context;
+    memcpy(at, source->header, HEADER_BYTES);
+    set_flow(at, (uint32_t)(bench_random(&source->random) % source->flows));
+    return FRAME_BYTES;
 }
 
 static void build_header(uint8_t header[HEADER_BYTES], uint16_t ether_type)
@@ -148,73 +75,27 @@ static void build_header(uint8_t header[HEADER_BYTES], uint16_t ether_type)
     header[47] = 0x10; /* ACK */
 }
 
-static int open_rig(struct rig *rig, enum subject subject, uint32_t flows)
-{
-    struct fault fault;
-    size_t stats_bytes =
-        (sizeof(*rig->stats) + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
-    memset(rig, 0, sizeof(*rig));
-    rig->policy = policy_standard();
-    rig->policy.bulk = subject == FQ ? BULK_FQ : BULK_FIFO;
-    rig->meter = (struct regime_meter){.now_ns = bench_now_ns(), .time_ns = rig->time_ns};
-    rig->step =
-        (struct agent_step){.meter = &rig->meter, .policy = &rig->policy, .wakes_sent = &rig->wakes_sent};
-    open_port(&rig->near);
-    open_port(&rig->far);
-    rig->near.flows = flows;
-    rig->near.has_frames = true;
-    build_header(rig->near.header, subject == PLAIN ? ETHERTYPE_NONE : ETHERTYPE_IPV4);
-    rig->stats = aligned_alloc(SHARED_LINE_BYTES, stats_bytes);
-    if (!rig->stats)
-        return -ENOMEM;
-    memset(rig->stats, 0, stats_bytes);
-    int err = path_memory_create(&rig->memory, "flows", 1522, &fault);
-    if (!err)
-        err = reader_open(&rig->reader, &rig->near.port, 0, 1522, &rig->memory, &rig->stats->reader, 0x5eed);
-    if (!err)
-        err = writer_open(&rig->writer, &rig->far.port, 0, &rig->memory, rig->stats);
-    return err;
-}
-
-static void close_rig(struct rig *rig)
-{
-    uint32_t lost;
-    writer_close(&rig->writer);
-    reader_close(&rig->reader, &lost);
-    path_memory_close(&rig->memory);
-    free(rig->stats);
-}
-
-/* Fills the lane, then lets the writer empty it. */
-static int run_burst(struct rig *rig)
-{
-    for (uint32_t i = 0; i < BURST_CALLS; i++) {
-        rig->meter.now_ns = clock_now_ns();
-        reader_step(&rig->reader, &rig->step);
-    }
-    for (uint32_t i = 0; writer_pending(&rig->writer) > 0; i++) {
-        if (i == BURST_STEPS)
-            return -ETIMEDOUT;
-        rig->meter.now_ns = clock_now_ns();
-        writer_step(&rig->writer, &rig->step);
-    }
-    return 0;
-}
-
 /* CPU nanoseconds a frame, or NAN. */
 static double measure(enum subject subject, uint32_t flows, uint64_t frames)
 {
     static struct rig rig;
+    static struct rig_port near, far;
+    struct source source = {.flows = flows, .random = 1};
+    struct policy policy = policy_standard();
     double ns = (double)NAN;
-    if (open_rig(&rig, subject, flows) != 0)
+    policy.bulk = subject == FQ ? BULK_FQ : BULK_FIFO;
+    build_header(source.header, subject == PLAIN ? ETHERTYPE_NONE : ETHERTYPE_IPV4);
+    rig_port_open(&near, next_frame, &source);
+    rig_port_open(&far, NULL, NULL);
+    if (rig_open(&rig, &near.port, &far.port, &policy) != 0)
         return ns;
-    int err = run_burst(&rig); /* to touch all memory once */
-    uint64_t before = rig.far.taken, from_ns = bench_thread_cpu_ns();
-    while (!err && rig.far.taken - before < frames)
-        err = run_burst(&rig);
+    int err = rig_burst(&rig, BURST_CALLS); /* to touch all memory once */
+    uint64_t before = far.taken_frames, from_ns = bench_thread_cpu_ns();
+    while (!err && far.taken_frames - before < frames)
+        err = rig_burst(&rig, BURST_CALLS);
     if (!err)
-        ns = (double)(bench_thread_cpu_ns() - from_ns) / (double)(rig.far.taken - before);
-    close_rig(&rig);
+        ns = (double)(bench_thread_cpu_ns() - from_ns) / (double)(far.taken_frames - before);
+    rig_close(&rig);
     return ns;
 }
 
