@@ -8,7 +8,7 @@
 
 BEGIN {
     FS = "\n"
-    width = 1200; margin = 10; row = 17; head = 46; foot = 12; letter = 6.7
+    width = 1200; margin = 10; row = 17; head = 46; foot = 12; letter = 6.7; thinnest = 0.3
 }
 
 # Closes the frames of the last stack above `depth`: their width is known now.
@@ -33,7 +33,6 @@ function close_frames(depth,    d) {
     for (d = 1; d <= depth; d++) last[d] = stack[d]
     last_depth = depth
     total += samples
-    if (depth > deepest) deepest = depth
 }
 
 function escaped(text) {
@@ -51,8 +50,10 @@ function colour(name,    i, sum) {
 
 END {
     close_frames(0)
-    height = head + deepest * row + foot
     scale = total ? (width - 2 * margin) / total : 0
+    for (i = 1; i <= frames; i++)
+        if (frame_samples[i] * scale >= thinnest && frame_depth[i] > deepest) deepest = frame_depth[i]
+    height = head + deepest * row + foot
     printf "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"%d\" height=\"%d\" viewBox=\"0 0 %d %d\" font-family=\"monospace\" font-size=\"11\">\n", \
         width, height, width, height
     printf "<rect width=\"100%%\" height=\"100%%\" fill=\"#fff\"/>\n"
@@ -61,7 +62,7 @@ END {
     for (i = 1; i <= frames; i++) {
         x = margin + frame_begin[i] * scale
         w = frame_samples[i] * scale
-        if (w < 0.3) continue
+        if (w < thinnest) continue
         y = height - foot - frame_depth[i] * row
         name = frame_name[i]
         room = int((w - 4) / letter)
