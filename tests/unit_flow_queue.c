@@ -96,7 +96,7 @@ static void check_empty(void)
         ck_assert_uint_eq(queue->tail, FLOW_NODE_NONE);
     }
     for (uint32_t i = 0; i < FLOW_FENCES; i++)
-        ck_assert_uint_eq(queues->fence_frames[i], 0);
+        ck_assert_uint_eq(queues->fence[i].fenced, 0);
 }
 
 START_TEST(frames_of_a_queue_leave_in_the_order_they_came)

@@ -1,16 +1,25 @@
 #include "flow_queue.h"
 
-#include "../ring/arena.h"
-
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
+
+/* Zeroed memory that begins on a cache line. */
+static void *lines_alloc(size_t bytes)
+{
+    void *memory = aligned_alloc(64, (bytes + 63) & ~(size_t)63);
+    if (memory)
+        memset(memory, 0, bytes);
+    return memory;
+}
 
 struct flow_queues *flow_queues_create(uint32_t nodes)
 {
-    struct flow_queues *queues = calloc(1, sizeof *queues);
+    assert(nodes <= FLOW_NODES_MAX);
+    struct flow_queues *queues = lines_alloc(sizeof *queues);
     if (!queues)
         return NULL;
-    queues->node = calloc(nodes, sizeof *queues->node);
+    queues->node = lines_alloc(nodes * sizeof *queues->node);
     if (!queues->node) {
         free(queues);
         return NULL;
@@ -29,27 +38,21 @@ void flow_queues_destroy(struct flow_queues *queues)
     free(queues);
 }
 
-static uint32_t fence_of(uint32_t flow_hash)
-{
-    return flow_hash >> 20; /* the address pair's bits */
-}
-
 uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc *desc)
 {
-    uint32_t own = desc->flow_hash * UINT32_C(0x9e3779b1) >> 22; /* all bits take part */
-    uint32_t fence = fence_of(desc->flow_hash);
-    return queues->fence_frames[fence] > 0 ? queues->fence_queue[fence] : own;
+    const struct flow_fence *fence = &queues->fence[flow_fence_of(desc->flow_hash)];
+    return fence->fenced > 0 ? fence->queue : flow_queue_own(desc->flow_hash);
 }
 
 static void chain_append(struct flow_queues *queues, struct flow_chain *chain, uint32_t number,
                          enum flow_list list)
 {
-    queues->queue[number].next = FLOW_QUEUES;
+    queues->queue[number].next = (uint16_t)FLOW_QUEUES;
     queues->queue[number].list = (uint8_t)list;
     if (chain->head == FLOW_QUEUES)
         chain->head = number;
     else
-        queues->queue[chain->tail].next = number;
+        queues->queue[chain->tail].next = (uint16_t)number;
     chain->tail = number;
 }
 
@@ -76,25 +79,25 @@ void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct 
         node->desc[1] = desc[1];
         node->length_bytes += frame_desc_length_bytes(&desc[1]);
     }
-    node->pair = (uint16_t)fence_of(desc->flow_hash);
-    node->fenced = queues->fence_frames[node->pair] > 0 || (desc->length_flags & FRAME_FLAG_FRAGMENT);
+    node->pair = (uint16_t)flow_fence_of(desc->flow_hash);
+    struct flow_fence *fence = &queues->fence[node->pair];
+    node->fenced = fence->fenced > 0 || (desc->length_flags & FRAME_FLAG_FRAGMENT);
     if (node->fenced) {
-        queues->fence_frames[node->pair]++;
-        queues->fence_queue[node->pair] = (uint16_t)number;
+        fence->fenced++;
+        fence->queue = (uint16_t)number;
     } else {
-        queues->free_frames[node->pair]++;
+        fence->free++;
     }
-    if (queue->tail == FLOW_NODE_NONE)
-        queue->head = index;
-    else
-        queues->node[queue->tail].next = index;
+    /* With many flows nothing foretells whether a queue is empty: a select costs less than a branch here. */
+    uint32_t *last = queue->tail == FLOW_NODE_NONE ? &queue->head : &queues->node[queue->tail].next;
+    *last = index;
     queue->tail = index;
     queue->frames++;
     queue->bytes += node->length_bytes;
     queues->frames++;
     queues->bytes += node->length_bytes;
     if (queue->list == FLOW_LIST_NONE) {
-        queue->deficit_bytes = quantum_bytes;
+        queue->deficit_bytes = (int32_t)quantum_bytes;
         chain_append(queues, &queues->new_flows, number, FLOW_LIST_NEW);
     }
 }
@@ -103,14 +106,27 @@ static struct flow_node *take_head(struct flow_queues *queues, struct flow_queue
 {
     struct flow_node *node = &queues->node[queue->head];
     queue->head = node->next;
-    if (queue->head == FLOW_NODE_NONE)
-        queue->tail = FLOW_NODE_NONE;
+    queue->tail = queue->head == FLOW_NODE_NONE ? FLOW_NODE_NONE : queue->tail;
     queue->frames--;
     queue->bytes -= node->length_bytes;
     queues->frames--;
     queues->bytes -= node->length_bytes;
     queue->in_hand++;
     return node;
+}
+
+/* A queue that has had its turn goes to the end of the old ones now, while its line is at hand, and not when it is met
+ * again at the head; one of the old ones that ran empty stays to be met there, and leaves the lists then. */
+static void end_turn(struct flow_queues *queues, struct flow_chain *chain, bool is_new,
+                     uint32_t quantum_bytes)
+{
+    uint32_t number = chain->head;
+    struct flow_queue *queue = &queues->queue[number];
+    if (queue->frames == 0 && !is_new)
+        return;
+    queue->deficit_bytes += queue->frames > 0 ? (int32_t)quantum_bytes : 0;
+    chain_remove_head(queues, chain);
+    chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
 }
 
 struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes)
@@ -137,16 +153,20 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
         bool moved = head->desc[0].length_flags & FRAME_FLAG_CANDIDATE;
         bool late = moved ? (int64_t)(head->express_sequence - queues->express_limit) >= 0
                           : (int64_t)(head->sequence - limit) >= 0;
-        bool held = late || (head->fenced && queues->free_frames[head->pair] > 0);
+        bool held = late || (head->fenced && queues->fence[head->pair].free > 0);
         if (queue->deficit_bytes <= 0 || held) {
             if (queue->deficit_bytes <= 0)
-                queue->deficit_bytes += quantum_bytes;
+                queue->deficit_bytes += (int32_t)quantum_bytes;
             chain_remove_head(queues, chain);
             chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
             continue;
         }
         struct flow_node *node = take_head(queues, queue);
-        queue->deficit_bytes -= node->length_bytes;
+        queue->deficit_bytes -= (int32_t)node->length_bytes;
+        if (queue->next != FLOW_QUEUES)
+            __builtin_prefetch(&queues->queue[queue->next]);
+        if (queue->deficit_bytes <= 0)
+            end_turn(queues, chain, is_new, quantum_bytes);
         return node;
     }
     return NULL;
@@ -156,9 +176,9 @@ void flow_queues_done(struct flow_queues *queues, const struct flow_node *node)
 {
     queues->queue[node->queue].in_hand--;
     if (node->fenced)
-        queues->fence_frames[node->pair]--;
+        queues->fence[node->pair].fenced--;
     else
-        queues->free_frames[node->pair]--;
+        queues->fence[node->pair].free--;
 }
 
 void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes)
@@ -171,12 +191,12 @@ void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, ui
         queue->tail = index;
     queue->frames++;
     queue->bytes += node->length_bytes;
-    queue->deficit_bytes += node->length_bytes;
+    queue->deficit_bytes += (int32_t)node->length_bytes;
     queue->in_hand--;
     queues->frames++;
     queues->bytes += node->length_bytes;
     if (queue->list == FLOW_LIST_NONE) {
-        queue->deficit_bytes = quantum_bytes;
+        queue->deficit_bytes = (int32_t)quantum_bytes;
         chain_append(queues, &queues->new_flows, node->queue, FLOW_LIST_NEW);
     }
 }

@@ -12,6 +12,7 @@
 #ifndef VMLANE_WORKERS_FLOW_QUEUE_H
 #define VMLANE_WORKERS_FLOW_QUEUE_H
 
+#include "../ring/arena.h"
 #include "../ring/frame_desc.h"
 #include "codel.h"
 
@@ -21,12 +22,13 @@
 #define FLOW_QUEUES     1024u
 #define FLOW_FENCES     4096u
 #define FLOW_NODE_NONE  UINT32_MAX
-#define FLOW_DROP_BATCH 64u /* frames that one overflow drops from the fattest queue */
+#define FLOW_NODES_MAX  16384u /* so that their frames and bytes fit the counts of one queue */
+#define FLOW_DROP_BATCH 64u    /* frames that one overflow drops from the fattest queue */
 
-/* A waiting frame; its number is its cell's. */
+/* A waiting frame; its number is its cell's. One cache line. */
 struct flow_node {
-    struct frame_desc desc[2]; /* two if it goes on in a large buffer */
-    uint64_t express_sequence; /* of a frame from the express lane, its number there */
+    _Alignas(64) struct frame_desc desc[2]; /* two if it goes on in a large buffer */
+    uint64_t express_sequence;              /* of a frame from the express lane, its number there */
     uint64_t sequence; /* its place in the bulk lane, which is compared with an express frame's stamp */
     uint32_t length_bytes;
     uint32_t next;  /* in its queue, or FLOW_NODE_NONE */
@@ -37,18 +39,29 @@ struct flow_node {
 
 enum flow_list { FLOW_LIST_NONE, FLOW_LIST_NEW, FLOW_LIST_OLD };
 
+/* One cache line: a frame's push and its pop each touch one of these, and with many flows another one every time. */
 struct flow_queue {
-    uint32_t head;
+    _Alignas(64) uint32_t head;
     uint32_t tail;
-    uint32_t frames;
-    uint32_t in_hand;         /* taken from here and not yet sent or dropped */
-    uint32_t express_waiting; /* frames of these flows in the writer's express queue */
-    uint32_t next;            /* in its list, or FLOW_QUEUES */
-    uint64_t bytes;
-    int64_t deficit_bytes;
-    uint8_t list; /* enum flow_list */
+    uint32_t bytes;
+    int32_t deficit_bytes;
+    uint16_t frames;
+    uint16_t in_hand;         /* taken from here and not yet sent or dropped */
+    uint16_t express_waiting; /* frames of these flows in the writer's express queue */
+    uint16_t next;            /* in its list, or FLOW_QUEUES */
+    uint8_t list;             /* enum flow_list */
     struct codel codel;
 };
+
+/* Of an address pair. */
+struct flow_fence {
+    uint16_t fenced; /* frames that wait or are in hand and keep to the fence's queue */
+    uint16_t free;   /* the others, which are all older */
+    uint16_t queue;  /* where the fenced ones wait */
+    uint16_t reserved;
+};
+
+_Static_assert(sizeof(struct flow_node) == 64 && sizeof(struct flow_queue) == 64, "a line each");
 
 struct flow_chain {
     uint32_t head; /* queue numbers; FLOW_QUEUES: empty */
@@ -57,9 +70,7 @@ struct flow_chain {
 
 struct flow_queues {
     struct flow_queue queue[FLOW_QUEUES];
-    uint16_t fence_frames[FLOW_FENCES]; /* fenced frames of a pair that wait or are in hand */
-    uint16_t free_frames[FLOW_FENCES];  /* the others of it, which are all older */
-    uint16_t fence_queue[FLOW_FENCES];  /* where the fenced ones wait */
+    struct flow_fence fence[FLOW_FENCES];
     struct flow_chain new_flows;
     struct flow_chain old_flows;
     struct flow_node *node; /* one a cell */
@@ -69,12 +80,31 @@ struct flow_queues {
     uint64_t express_limit; /* the number of the first express frame that waits: moved ones below it may go */
 };
 
-/* `nodes` is the number of cells of the arena. Allocates. Returns the queues, or null. */
+/* `nodes` is the number of cells of the arena, at most FLOW_NODES_MAX. Allocates. Returns the queues, or null. */
 struct flow_queues *flow_queues_create(uint32_t nodes);
 void flow_queues_destroy(struct flow_queues *queues);
 
+/* By a frame's flow hash: its address pair's fence, and the queue that it goes to while that fence is down. */
+static inline uint32_t flow_fence_of(uint32_t flow_hash)
+{
+    return flow_hash >> 20; /* the address pair's bits */
+}
+
+static inline uint32_t flow_queue_own(uint32_t flow_hash)
+{
+    return flow_hash * UINT32_C(0x9e3779b1) >> 22; /* all bits take part */
+}
+
 /* The queue that a frame goes to. */
 uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc *desc);
+
+/* Fetches the lines that flow_queues_push will write for a frame: called for the next one while one is pushed. */
+static inline void flow_queues_prefetch(const struct flow_queues *queues, const struct frame_desc *desc)
+{
+    __builtin_prefetch(&queues->queue[flow_queue_own(desc->flow_hash)], 1);
+    __builtin_prefetch(&queues->fence[flow_fence_of(desc->flow_hash)], 1);
+    __builtin_prefetch(&queues->node[desc->offset_lines / ARENA_CELL_LINES], 1);
+}
 
 /* Whether a frame would have to wait behind others of its flow. */
 static inline bool flow_queue_waits(const struct flow_queues *queues, uint32_t queue)
