@@ -31,6 +31,7 @@
     X(flow_table_suite)                                                                                      \
     X(budget_suite)                                                                                          \
     X(layout_suite)                                                                                          \
+    X(worker_rest_suite)                                                                                     \
     X(reader_suite)                                                                                          \
     X(writer_suite)                                                                                          \
     X(writer_budget_suite)                                                                                   \

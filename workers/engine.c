@@ -127,16 +127,6 @@ static int get_workers(struct engine *engine, const struct link *link, struct fa
     return 0;
 }
 
-/* Agent number of a link, as layout.h counts: its reader or writer. */
-static struct agent agent_of(const struct link *link, uint32_t number)
-{
-    const struct path *path = &link->path[number / 2];
-    bool is_writer = number % 2;
-    return (struct agent){.reader = is_writer ? NULL : path->reader,
-                          .writer = is_writer ? path->writer : NULL,
-                          .policy = &link->policy};
-}
-
 /* Which links are being removed, and how far that is. */
 struct leaving {
     bool all;
@@ -151,14 +141,18 @@ static struct agent_set *make_set(const struct engine *engine, const struct work
     uint32_t most = 0;
     for (uint32_t i = 0; i < engine->links; i++)
         most += engine->link[i]->placement.agents;
-    struct agent_set *set = calloc(1, sizeof *set + most * sizeof set->agent[0]);
+    struct agent_set *set = agent_set_create(most);
     for (uint32_t i = 0; set && i < engine->links; i++) {
         const struct link *link = engine->link[i];
         bool leaves = leaving->all || leaving->link == link;
-        for (uint32_t k = 0; k < link->placement.agents; k++) {
-            bool stays = !leaves || (leaving->writers_stay && k % 2 == 1);
-            if (link->placement.worker[k] == worker->cpu && stays)
-                set->agent[set->count++] = agent_of(link, k);
+        for (uint32_t k = 0; k < link->placement.agents; k += 2) {
+            const struct path *path = &link->path[k / 2];
+            bool reads = link->placement.worker[k] == worker->cpu && !leaves;
+            bool writes = link->placement.worker[k + 1] == worker->cpu && (!leaves || leaving->writers_stay);
+            if (reads)
+                agent_set_add_reader(set, path->reader, &link->policy);
+            if (writes)
+                agent_set_add_writer(set, path->writer, reads, &link->policy);
         }
     }
     return set;
@@ -173,7 +167,7 @@ static int publish_sets(struct engine *engine, struct leaving leaving)
         next[i] = make_set(engine, engine->worker[i], &leaving);
         if (!next[i]) {
             while (i-- > 0)
-                free(next[i]);
+                agent_set_destroy(next[i]);
             return -ENOMEM;
         }
     }
@@ -181,7 +175,7 @@ static int publish_sets(struct engine *engine, struct leaving leaving)
         old[i] = worker_publish(engine->worker[i], next[i]);
     workers_grace_period();
     for (uint32_t i = 0; i < engine->workers; i++)
-        free(old[i]);
+        agent_set_destroy(old[i]);
     return 0;
 }
 
@@ -190,15 +184,16 @@ static void watch_link(const struct engine *engine, const struct link *link, boo
 {
     for (uint32_t i = 0; i < link->placement.agents; i++) {
         const struct worker *worker = find_worker(engine, link->placement.worker[i]);
-        struct agent agent = agent_of(link, i);
-        const struct port *port = agent.reader ? agent.reader->port : agent.writer->port;
+        const struct path *path = &link->path[i / 2];
+        bool reads = i % 2 == 0;
+        const struct port *port = reads ? path->reader->port : path->writer->port;
         uint32_t queue = i / 4;
-        int fd = agent.reader ? port->ops->rx_fd(port, queue) : port->ops->tx_fd(port, queue);
+        int fd = reads ? port->ops->rx_fd(port, queue) : port->ops->tx_fd(port, queue);
         if (fd < 0 || !worker)
             continue;
         if (!watch)
             wait_set_remove(&worker->waits, fd);
-        else if (agent.reader)
+        else if (reads)
             wait_set_add_readable(&worker->waits, fd);
         else
             wait_set_add_writable(&worker->waits, fd);
@@ -322,7 +317,7 @@ int engine_set_policy(struct engine *engine, struct link *link, const struct pol
     struct policy *old = link->policy;
     RCU_PUBLISH(&link->policy, next);
     for (uint32_t i = 0; i < engine->workers; i++)
-        doorbell_wake(&engine->worker[i]->bell); /* a parked worker shall know its new idle strategy */
+        worker_policy_changed(engine->worker[i]);
     workers_grace_period();
     free(old);
     link_show_policy(link);

@@ -28,7 +28,10 @@ struct loop {
     struct regime_meter meter;
     uint64_t wakes_sent;
     uint64_t idle_since_ns; /* the first cycle that moved nothing since the last one that did */
-    bool busy;              /* the last cycle moved something */
+    uint32_t policies_seen;
+    bool busy;    /* the last cycle moved something */
+    bool watched; /* agents may rest */
+    bool awake;   /* from a sleep that has told which descriptors spoke: no other look is needed */
     const uint64_t *allocated_bytes;
 };
 
@@ -39,20 +42,79 @@ static struct agent_report step_agent(struct loop *loop, const struct agent *age
     return agent->reader ? reader_step(agent->reader, &step) : writer_step(agent->writer, &step);
 }
 
+/* Tells the agents whose descriptors spoke. They are looked up in the set of now: what spoke may belong to a link that
+ * was removed meanwhile. Returns whether the doorbell did. */
+static bool tell_agents(const struct loop *loop, const int *fds, int count)
+{
+    struct agent_set *agents = RCU_READ(&loop->worker->agents);
+    bool rung = false;
+    for (int i = 0; i < count; i++) {
+        rung |= fds[i] == loop->worker->bell.event_fd;
+        uint32_t number = agent_set_find(agents, fds[i]);
+        if (number == AGENT_SET_NONE)
+            continue;
+        if (agents->agent[number].writer)
+            agents->agent[number].writer->writable = true;
+        agent_set_rouse(agents, number);
+    }
+    return rung;
+}
+
+/* A look at the wait set without sleeping, at the very beginning of a cycle in which agents may rest. It may take the
+ * doorbell's edge away from the sleep that follows: whoever rang had published before (frames, a policy, a set of
+ * agents, the end), and all of that is read after this. */
+static void look(struct loop *loop)
+{
+    int fds[WAIT_SET_EVENTS_MAX];
+    if (!loop->awake)
+        tell_agents(loop, fds, wait_set_wait(&loop->worker->waits, 0, fds));
+    loop->awake = false;
+}
+
+/* A writer that found its peer gone has told the port, and the port's reader is to see to it. */
+static void rouse_reader_of(struct agent_set *agents, const struct port *port)
+{
+    for (uint32_t i = 0; i < agents->count; i++) {
+        if (agents->agent[i].reader && agents->agent[i].reader->port == port)
+            agent_set_rouse(agents, i);
+    }
+}
+
+/* Steps one agent and notes what it came back with. Returns frames moved. */
+static uint32_t take_turn(struct loop *loop, struct agent_set *agents, uint32_t number)
+{
+    const struct agent *agent = &agents->agent[number];
+    const struct policy *policy = RCU_READ(agent->policy);
+    struct agent_report report = step_agent(loop, agent, policy);
+    agent_set_note(agents, number, &report, policy->idle);
+    if (agents->watched && agent->writer && agent->writer->last_status == TX_GONE)
+        rouse_reader_of(agents, agent->writer->port);
+    return report.frames;
+}
+
 static struct cycle run_cycle(struct loop *loop)
 {
     struct cycle cycle = {.deadline_ns = NEVER_NS, .idle = IDLE_PARK};
+    uint32_t moved = 0;
     regime_mark(&loop->meter, loop->busy ? REGIME_other : REGIME_wait);
     uint64_t start_ns = loop->meter.now_ns;
-    const struct agent_set *agents = RCU_READ(&loop->worker->agents);
+    if (loop->watched)
+        look(loop);
+    uint32_t policies =
+        shared_u32_load_acquire(&loop->worker->policies); /* pairs with worker_policy_changed */
+    struct agent_set *agents = RCU_READ(&loop->worker->agents);
+    if (policies != loop->policies_seen)
+        agent_set_rouse_all(agents);
+    loop->policies_seen = policies;
+    loop->watched = agents->watched;
     for (uint32_t i = 0; i < agents->count; i++) {
-        const struct policy *policy = RCU_READ(agents->agent[i].policy);
-        struct agent_report report = step_agent(loop, &agents->agent[i], policy);
-        cycle.frames += report.frames;
-        cycle.deadline_ns = earlier_ns(cycle.deadline_ns, report.deadline_ns);
-        cycle.wants_writable |= report.wants_writable;
-        if (policy->idle < cycle.idle)
-            cycle.idle = policy->idle;
+        const struct agent_turn *turn = &agents->turn[i];
+        moved = agent_set_is_due(agents, i, moved > 0, loop->meter.now_ns) ? take_turn(loop, agents, i) : 0;
+        cycle.frames += moved;
+        cycle.deadline_ns = earlier_ns(cycle.deadline_ns, turn->deadline_ns);
+        cycle.wants_writable |= turn->wants_writable;
+        if (turn->idle < cycle.idle)
+            cycle.idle = turn->idle;
     }
     tsan_release(&rcu_grace_token); /* pairs with workers_grace_period */
     rcu_quiescent_state();
@@ -73,23 +135,7 @@ static void watch_writables(const struct worker *worker)
     for (uint32_t i = 0; i < agents->count; i++) {
         const struct writer *writer = agents->agent[i].writer;
         if (writer && writer_waits_for_fd(writer))
-            wait_set_watch_writable(&worker->waits, writer->port->ops->tx_fd(writer->port, writer->queue),
-                                    writer->port->ops->tx_fd_is_set);
-    }
-}
-
-/* Tells the writers whose descriptor woke us. Descriptors are looked up in the set of now: what woke us may belong
- * to a link that was removed meanwhile. */
-static void tell_writers(const struct worker *worker, const int *fds, int count)
-{
-    const struct agent_set *agents = RCU_READ(&worker->agents);
-    for (uint32_t i = 0; i < agents->count; i++) {
-        struct writer *writer = agents->agent[i].writer;
-        if (!writer)
-            continue;
-        int fd = writer->port->ops->tx_fd(writer->port, writer->queue);
-        for (int k = 0; k < count; k++)
-            writer->writable |= fds[k] == fd;
+            wait_set_watch_writable(&worker->waits, agents->agent[i].fd, writer->port->ops->tx_fd_is_set);
     }
 }
 
@@ -109,12 +155,9 @@ static void sleep_until(struct loop *loop, uint64_t deadline_ns)
     rcu_thread_online();
     regime_mark(&loop->meter, REGIME_park);
     probe_wake(worker->stats->name, loop->meter.now_ns - now_ns, count);
-    tell_writers(worker, fds, count);
-    bool rung = false;
-    for (int i = 0; i < count; i++)
-        rung |= fds[i] == worker->bell.event_fd;
-    if (rung)
+    if (tell_agents(loop, fds, count))
         doorbell_disarm(&worker->bell);
+    loop->awake = count < WAIT_SET_EVENTS_MAX; /* else there may be more */
 }
 
 /* Flag, fence (doorbell_arm), look again at everything (a whole cycle), sleep only if there is nothing. */
@@ -181,7 +224,7 @@ int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stat
     snprintf(stats->name, sizeof stats->name, cpu >= 0 ? "vml-cpu%d" : "vml-any%d",
              cpu >= 0 ? cpu : -1 - cpu);
     stats->cpu = cpu >= 0 ? cpu : -1;
-    worker->agents = calloc(1, sizeof *worker->agents);
+    worker->agents = agent_set_create(0);
     worker->events = events_create();
     int err = worker->agents && worker->events ? 0 : -ENOMEM;
     if (!err)
@@ -199,7 +242,7 @@ int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stat
         wait_set_close(&worker->waits);
         doorbell_close(&worker->bell);
         events_destroy(worker->events);
-        free(worker->agents);
+        agent_set_destroy(worker->agents);
     }
     return err;
 }
@@ -212,6 +255,13 @@ struct agent_set *worker_publish(struct worker *worker, struct agent_set *agents
     return old;
 }
 
+void worker_policy_changed(struct worker *worker)
+{
+    shared_u32_store_release(&worker->policies, /* pairs with the load in run_cycle */
+                             shared_u32_load_relaxed(&worker->policies) + 1);
+    doorbell_wake(&worker->bell); /* a parked worker shall know its new idle strategy */
+}
+
 void worker_stop(struct worker *worker)
 {
     shared_u32_store_release(&worker->stop, 1); /* pairs with the loop's load */
@@ -221,7 +271,7 @@ void worker_stop(struct worker *worker)
     wait_set_close(&worker->waits);
     doorbell_close(&worker->bell);
     events_destroy(worker->events);
-    free(worker->agents);
+    agent_set_destroy(worker->agents);
 }
 
 void worker_post_event(const struct worker_event *event)

@@ -1,6 +1,6 @@
 /* worker: a thread that runs agents in a duty cycle, and the only place in vmlane that waits.
  *
- * One cycle steps every agent once. A cycle that moved nothing is idle, and the idle strategy decides (the most eager
+ * One cycle steps every agent once, or, where there are many, those that have something to do (agent_set.h). A cycle that moved nothing is idle, and the idle strategy decides (the most eager
  * one among the links that the worker serves):
  *
  *   spin     go on at once
@@ -17,7 +17,7 @@
 
 #include "../ring/doorbell.h"
 #include "../shm/stats_layout.h"
-#include "agent.h"
+#include "agent_set.h"
 #include "events.h"
 #include "reader.h"
 #include "wait_set.h"
@@ -27,18 +27,6 @@
 
 #define WORKER_SPIN_NS  (20 * NS_PER_US)
 #define WORKER_YIELD_NS (70 * NS_PER_US)
-
-struct agent {
-    struct reader *reader; /* one of the two */
-    struct writer *writer;
-    struct policy *const *policy; /* the link's pointer, read with rcu_dereference */
-};
-
-/* Immutable once published. */
-struct agent_set {
-    uint32_t count;
-    struct agent agent[];
-};
 
 struct worker {
     int32_t cpu; /* -1 - slot: unpinned */
@@ -51,6 +39,7 @@ struct worker {
     struct stats_worker *stats;
     _Alignas(SHARED_LINE_BYTES) shared_u32 waiting; /* the doorbell's flag */
     shared_u32 stop;
+    shared_u32 policies; /* how often a policy was replaced; by the control thread */
 };
 
 /* Starts a worker without agents. Returns 0, or -errno with a fault. */
@@ -59,6 +48,9 @@ int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stat
 
 /* Publishes another set of agents and wakes the worker. Returns the old set, to be freed after a grace period. */
 struct agent_set *worker_publish(struct worker *worker, struct agent_set *agents);
+
+/* A policy that the worker's agents read was replaced: resting ones are to look at it. */
+void worker_policy_changed(struct worker *worker);
 
 /* Ends the thread and frees what worker_start made, and its last set of agents. */
 void worker_stop(struct worker *worker);
