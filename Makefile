@@ -21,14 +21,18 @@ Q        = $(if $(V),,@)
 VERSION := 0.1.0
 COMMIT  := $(shell git rev-parse --short=12 HEAD 2>/dev/null || echo none)
 
+# The system that is built for: files named for another one are left out.
+SYSTEM  := $(shell uname -s | tr A-Z a-z)
+
 include tests/deps.mk
 
 # Frame pointers stay, so that perf sees whole call graphs.
 BASE_FLAGS = -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
              -fno-omit-frame-pointer -pthread -MMD -MP $(DEPS_CFLAGS)
-LIBS       = -lurcu-qsbr -lmnl -ljansson -lpcap
+LIBS       = $(LIBS_$(SYSTEM))
+LIBS_linux  = -lurcu-qsbr -lmnl -ljansson -lpcap
 ifeq ($(SAN),)
-LIBS += -ljemalloc
+LIBS_linux += -ljemalloc
 else
 # Another allocator would blind the sanitizer; gcc warns of fences that it cannot model (ring/shared_word.h).
 BASE_FLAGS += -fsanitize=$(SAN) -fno-sanitize-recover=all
@@ -39,9 +43,13 @@ endif
 endif
 endif
 
-ENGINE_SRC = $(wildcard ring/*.c shm/*.c io/*.c workers/*.c)
+include ctl/packaging/macos/macos.mk
+
+NOT_linux  = %_darwin.c
+NOT_darwin = %_linux.c $(LINUX_ONLY)
+ENGINE_SRC = $(filter-out $(NOT_$(SYSTEM)),$(wildcard ring/*.c shm/*.c io/*.c workers/*.c))
 CTL_PROGRAMS = ctl/vmlane.c ctl/vmlanectl.c
-CTL_SRC    = $(filter-out $(CTL_PROGRAMS),$(wildcard ctl/*.c))
+CTL_SRC    = $(filter-out $(CTL_PROGRAMS) $(NOT_$(SYSTEM)),$(wildcard ctl/*.c))
 ENGINE_OBJ = $(ENGINE_SRC:%.c=$(BUILD)/obj/%.o)
 CTL_OBJ    = $(CTL_SRC:%.c=$(BUILD)/obj/%.o)
 

@@ -62,10 +62,8 @@ int control_server_polls(const struct control_server *server, struct pollfd *pol
 
 static bool allowed(int fd)
 {
-    struct ucred peer;
-    socklen_t bytes = sizeof peer;
-    return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) == 0 &&
-           (peer.uid == geteuid() || peer.uid == 0);
+    uid_t peer;
+    return unix_peer_uid(fd, &peer) == 0 && (peer == geteuid() || peer == 0);
 }
 
 /* A free place; if there is none, that of the client who has been silent for longest: a crowd of silent ones must not

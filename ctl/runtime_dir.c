@@ -1,6 +1,7 @@
 #include "runtime_dir.h"
 
 #include "../io/unix_address.h"
+#include "../shm/owner.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -17,11 +18,9 @@ static int choose(char *name, size_t bytes, struct fault *fault)
     const char *session = getenv("XDG_RUNTIME_DIR");
     if (wanted && wanted[0] != '\0')
         snprintf(name, bytes, "%s", wanted);
-    else if (geteuid() == 0)
-        snprintf(name, bytes, "/run/vmlane");
-    else if (session && session[0] != '\0')
+    else if (geteuid() != 0 && session && session[0] != '\0')
         snprintf(name, bytes, "%s/vmlane", session);
-    else
+    else if (owner_runtime_folder(name, bytes) != 0)
         return fault_set(fault, FAULT_USAGE, ENOENT,
                          "there is no folder for the control socket: XDG_RUNTIME_DIR is not set (set "
                          "VMLANE_RUNTIME_DIR to a folder of your own)");

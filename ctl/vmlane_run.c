@@ -5,15 +5,14 @@
 #include "control_server.h"
 #include "event_log.h"
 #include "runtime_dir.h"
+#include "signals.h"
 #include "vmlane_options.h"
 
 #include <errno.h>
 #include <jansson.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/signalfd.h>
 #include <unistd.h>
 
 struct program {
@@ -21,7 +20,7 @@ struct program {
     struct engine engine;
     struct control_server control;
     struct event_log events;
-    int signals; /* a signalfd of SIGTERM, SIGINT and SIGHUP */
+    int signals; /* as signals_open gives it */
 };
 
 static json_t *words(const char *text)
@@ -62,22 +61,6 @@ static int say_ready(const struct link *link, const char *control)
     return put < 0 || fflush(stdout) != 0 ? -EIO : 0;
 }
 
-/* Signals are blocked before any thread starts, so that only the control thread hears them. */
-static int open_signals(struct program *program, struct fault *fault)
-{
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    program->signals = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (program->signals < 0)
-        return fault_set(fault, FAULT_RUNTIME, errno, "cannot listen for signals: %s", strerror(errno));
-    return 0;
-}
-
 /* The control thread keeps off the links' cores where others are left. */
 static void leave_cores(const struct vmlane_options *options)
 {
@@ -95,9 +78,10 @@ static int open_all(struct program *program, struct fault *fault)
     struct engine_config config = {.stats_group = program->options.stats_group,
                                    .build = vmlane_build,
                                    .keep_stats = program->options.keep_stats};
-    int err = open_signals(program, fault);
-    if (err)
-        return err;
+    /* Before any thread starts, so that only the control thread hears them. */
+    program->signals = signals_open(fault);
+    if (program->signals < 0)
+        return program->signals;
     const char *folder = runtime_dir_prepare(fault);
     if (!folder)
         return -EACCES;
@@ -105,7 +89,7 @@ static int open_all(struct program *program, struct fault *fault)
     if (length < 0 || (size_t)length >= sizeof config.control)
         return fault_set(fault, FAULT_USAGE, ENAMETOOLONG, "runtime folder \"%s\" has too long a name",
                          folder);
-    err = control_server_open(&program->control, config.control, &program->engine, fault);
+    int err = control_server_open(&program->control, config.control, &program->engine, fault);
     if (err)
         return err;
     err = engine_open(&program->engine, &config, fault);

@@ -19,15 +19,11 @@
 #ifndef VMLANE_IO_OFFLOAD_H
 #define VMLANE_IO_OFFLOAD_H
 
-#include <linux/virtio_net.h>
+#include "virtio_net.h"
+
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/uio.h>
-
-/* Kernel headers before 6.2 do not name it: UDP segmentation, one datagram a segment. */
-#ifndef VIRTIO_NET_HDR_GSO_UDP_L4
-#define VIRTIO_NET_HDR_GSO_UDP_L4 5
-#endif
 
 /* Ethernet to TCP options, at most: 14 + two tags + 60 + 60 is 142 for IPv4; the rest leaves IPv6 a hop-by-hop header
  * of 114 bytes. A super-frame with longer ones is refused. */

@@ -1,16 +1,15 @@
 #include "port_kinds.h"
 
+#include "socket_backlog.h"
 #include "stream_framing.h"
 #include "stream_sender.h"
 #include "stream_socket.h"
+#include "watch_set.h"
 
 #include <errno.h>
-#include <linux/sockios.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #define READ_BYTES       (256u << 10)
@@ -36,7 +35,7 @@ struct stream {
     int dialling; /* a connection under way */
     int peer;     /* the connection */
     int leaving;  /* one that is given up, until the writer is done with it */
-    int rx_wait;  /* epoll instances: connections come and go, what a worker waits on stays */
+    int rx_wait;  /* watch sets: connections come and go, what a worker waits on stays */
     int tx_wait;
     uint32_t generation;
     uint32_t dials;
@@ -80,8 +79,8 @@ static bool close_leaving(struct stream *own)
 
 static void give_up(struct port *port, struct stream *own, enum port_note note, int error)
 {
-    epoll_ctl(own->rx_wait, EPOLL_CTL_DEL, own->peer, NULL);
-    epoll_ctl(own->tx_wait, EPOLL_CTL_DEL, own->peer, NULL);
+    watch_set_remove(own->rx_wait, own->peer, WATCH_READABLE);
+    watch_set_remove(own->tx_wait, own->peer, WATCH_WRITABLE);
     shutdown(own->peer, SHUT_RDWR); /* the peer hears of it now, whenever it is closed */
     shared_u64_store_relaxed(&own->connection, 0);
     own->leaving = own->peer;
@@ -90,12 +89,6 @@ static void give_up(struct port *port, struct stream *own, enum port_note note, 
         port_count_rx(port, 0, PORT_COUNTER_rx_torn_frames, 1);
     set_state(port, PORT_WAITING, note, error);
     close_leaving(own);
-}
-
-static bool watch(int wait, int fd, uint32_t events)
-{
-    struct epoll_event event = {.events = events};
-    return epoll_ctl(wait, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 static void note_failure(const struct port *port, struct stream *own, int error)
@@ -107,7 +100,8 @@ static void note_failure(const struct port *port, struct stream *own, int error)
 
 static void adopt(struct port *port, struct stream *own, int fd, uint64_t now_ns)
 {
-    if (!watch(own->rx_wait, fd, EPOLLIN | EPOLLRDHUP) || !watch(own->tx_wait, fd, EPOLLOUT)) {
+    if (!watch_set_add(own->rx_wait, fd, WATCH_READABLE) ||
+        !watch_set_add(own->tx_wait, fd, WATCH_WRITABLE)) {
         note_failure(port, own, errno);
         close(fd);
         return;
@@ -140,13 +134,13 @@ static int dial(struct stream *own, uint64_t now_ns)
         if (fd < 0)
             return fd;
         own->dialling = fd;
-        watch(own->rx_wait, fd, EPOLLOUT); /* if that fails, the tick finds it */
+        watch_set_add(own->rx_wait, fd, WATCH_WRITABLE); /* if that fails, the tick finds it */
     }
     int fd = own->dialling;
     int err = stream_socket_dialled(fd, own->address.family);
     if (err == -EINPROGRESS && now_ns - own->dialled_ns < STREAM_DIAL_NS)
         return err;
-    epoll_ctl(own->rx_wait, EPOLL_CTL_DEL, fd, NULL);
+    watch_set_remove(own->rx_wait, fd, WATCH_WRITABLE);
     own->dialling = -1;
     if (err == 0)
         return fd;
@@ -393,10 +387,8 @@ static int64_t stream_tx_backlog(struct port *port, uint32_t queue)
     (void)queue;
     struct stream *own = port->own;
     const struct tx_result fine = {.status = TX_SENT};
-    int bytes = -1;
     int fd = begin_sending(own);
-    if (fd >= 0 && ioctl(fd, SIOCOUTQ, &bytes) != 0)
-        bytes = -1;
+    int64_t bytes = fd >= 0 ? socket_backlog_bytes(fd) : -1;
     end_sending(own, &fine);
     return bytes;
 }
@@ -495,8 +487,8 @@ static int read_tuning(struct port *port, struct stream *own, struct fault *faul
 
 static int open_waits(struct port *port, struct stream *own, struct fault *fault)
 {
-    own->rx_wait = epoll_create1(EPOLL_CLOEXEC);
-    own->tx_wait = epoll_create1(EPOLL_CLOEXEC);
+    own->rx_wait = watch_set_open();
+    own->tx_wait = watch_set_open();
     if (own->rx_wait < 0 || own->tx_wait < 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot make a wait set for port \"%s\": %s",
                          port->spec.text, strerror(errno));
@@ -516,13 +508,16 @@ static int finish_open(struct port *port, struct stream *own, struct fault *faul
     own->listener = stream_socket_listen(&own->address, &own->tuning, &own->binding, fault);
     if (own->listener < 0)
         return own->listener;
-    if (!watch(own->rx_wait, own->listener, EPOLLIN))
+    if (!watch_set_add(own->rx_wait, own->listener, WATCH_READABLE))
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot watch the socket of port \"%s\": %s",
                          port->spec.text, strerror(errno));
     return 0;
 }
 
-static int open_with(struct port *port, bool vsock, struct fault *fault)
+/* `parse` reads the address of the port's kind. */
+static int open_with(struct port *port,
+                     int (*parse)(struct stream_address *address, const char *text, struct fault *fault),
+                     struct fault *fault)
 {
     struct stream *own = make_own(port, fault);
     if (!own)
@@ -530,12 +525,10 @@ static int open_with(struct port *port, bool vsock, struct fault *fault)
     port->facts.queues = 1;
     own->address.listens = true;
     int err = 0;
-    if (vsock)
-        err = stream_address_parse_vsock(&own->address, port->spec.address, fault);
-    else
+    if (parse == stream_address_parse)
         err = port_spec_switch(&port->spec, "listen", &own->address.listens, fault);
-    if (!err && !vsock)
-        err = stream_address_parse(&own->address, port->spec.address, fault);
+    if (!err)
+        err = parse(&own->address, port->spec.address, fault);
     if (!err)
         err = finish_open(port, own, fault);
     if (err)
@@ -545,12 +538,7 @@ static int open_with(struct port *port, bool vsock, struct fault *fault)
 
 static int stream_open(struct port *port, struct fault *fault)
 {
-    return open_with(port, false, fault);
-}
-
-static int vsock_open(struct port *port, struct fault *fault)
-{
-    return open_with(port, true, fault);
+    return open_with(port, stream_address_parse, fault);
 }
 
 const struct port_ops port_stream_ops = {
@@ -572,6 +560,12 @@ const struct port_ops port_stream_ops = {
     .close = stream_close,
 };
 
+#ifdef __linux__
+static int vsock_open(struct port *port, struct fault *fault)
+{
+    return open_with(port, stream_address_parse_vsock, fault);
+}
+
 const struct port_ops port_vsock_ops = {
     .kind = "vsock",
     .address_help = "vsock:CID:PORT, vsock:listen:PORT",
@@ -589,3 +583,4 @@ const struct port_ops port_vsock_ops = {
     .tick = stream_tick,
     .close = stream_close,
 };
+#endif

@@ -1,16 +1,17 @@
 #include "port_kinds.h"
 
 #include "../shm/settings.h"
+#include "datagram.h"
 #include "rx_slots.h"
+#include "socket_backlog.h"
 #include "unix_address.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/sockios.h>
 #include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/ioctl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -24,11 +25,14 @@ static const char greeting[4] = {'V', 'F', 'K', 'T'};
 
 struct unixgram {
     int fd;
-    int tx_fd;            /* a second descriptor of the same socket, so that a wait set can hold both */
-    bool has_path;        /* false for an inherited socket, which has no way back */
-    bool fixed_peer;      /* connect=on: the peer's path is given, not learned */
-    bool unnamed_noted;   /* said once that a peer without an address sends */
-    bool batch_call;      /* sendmmsg is there; written by the writer agent only */
+    int tx_fd;          /* a second descriptor of the same socket, so that a wait set can hold both */
+    bool has_path;      /* false for an inherited socket, which has no way back */
+    bool fixed_peer;    /* connect=on: the peer's path is given, not learned */
+    bool unnamed_noted; /* said once that a peer without an address sends */
+    bool batch_call;    /* the batch call works; written by the writer agent only */
+    const struct datagram_calls *calls;
+    void *rx; /* the calls' memory */
+    void *tx;
     shared_u32 peer_gone; /* set by the writer agent on GONE, cleared by the reader agent, which dissolves */
     struct unix_binding binding;
     struct sockaddr_un peer;
@@ -36,8 +40,6 @@ struct unixgram {
     uint64_t silent_since_ns; /* last receive or last connect */
     bool drained;             /* the last receive found nothing more: only then may the peer be given up */
     struct rx_slots slots;
-    struct mmsghdr rx_message[PORT_RX_FRAMES_MAX];
-    _Alignas(SHARED_LINE_BYTES) struct mmsghdr tx_message[PORT_TX_FRAMES_MAX]; /* the writer's alone */
 };
 
 static void set_state(struct port *port, enum port_state state, enum port_note note, int error)
@@ -100,31 +102,39 @@ static uint32_t receive_first(struct port *port, struct unixgram *own, struct ar
     return rx_slots_take(&own->slots, 0, (uint32_t)bytes, message.msg_flags & MSG_TRUNC, out);
 }
 
+/* Darwin tells a receiver that its peer is gone; Linux tells senders only. */
+static bool note_lost_peer(struct unixgram *own, int error)
+{
+    if (own->calls->platform != TX_PLATFORM_DARWIN ||
+        (error != ECONNRESET && error != ENOTCONN && error != EDESTADDRREQ))
+        return false;
+    shared_u32_store_relaxed(&own->peer_gone, 1);
+    own->drained = true;
+    return true;
+}
+
 static uint32_t receive_batch(struct port *port, struct unixgram *own, struct arena *pool,
                               struct frame_desc *out, uint32_t max_frames)
 {
     uint32_t armed = rx_slots_arm(&own->slots, pool, max_frames);
     if (armed == 0)
         return 0;
-    if (pool->larges > 0) {
-        for (uint32_t i = 0; i < armed; i++)
-            own->rx_message[i].msg_hdr.msg_iovlen = rx_slots_parts(&own->slots, i);
+    struct datagram_got got[PORT_RX_FRAMES_MAX];
+    int received = own->calls->rx(own->rx, own->fd, &own->slots, armed, pool->larges > 0, got);
+    if (received < 0 && errno != EAGAIN) { /* an error left over from before; what it hid is received now */
+        note_lost_peer(own, errno);
+        received = own->calls->rx(own->rx, own->fd, &own->slots, armed, pool->larges > 0, got);
     }
-    int received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
-    if (received < 0 && errno != EAGAIN) /* an error left over from before; what it hid is received now */
-        received = recvmmsg(own->fd, own->rx_message, armed, MSG_DONTWAIT, NULL);
     own->drained = received < 0 && errno == EAGAIN;
     if (received <= 0) {
-        if (received < 0 && errno != EAGAIN && errno != EINTR)
+        if (received < 0 && errno != EAGAIN && errno != EINTR && !note_lost_peer(own, errno))
             port_note(port, PORT_NOTE_RX_ERROR, errno);
         return 0;
     }
     uint32_t descs = 0;
     for (uint32_t i = 0; i < (uint32_t)received; i++) {
-        uint32_t bytes = own->rx_message[i].msg_len;
-        if (!is_greeting(&own->slots, i, bytes))
-            descs += rx_slots_take(&own->slots, i, bytes, own->rx_message[i].msg_hdr.msg_flags & MSG_TRUNC,
-                                   &out[descs]);
+        if (!is_greeting(&own->slots, i, got[i].bytes))
+            descs += rx_slots_take(&own->slots, i, got[i].bytes, got[i].truncated, &out[descs]);
     }
     return descs;
 }
@@ -147,8 +157,8 @@ static uint32_t unixgram_rx(struct port *port, uint32_t queue, struct arena *poo
 
 static struct tx_result send_plain(struct unixgram *own, uint32_t index)
 {
-    ssize_t sent = sendmsg(own->tx_fd, &own->tx_message[index].msg_hdr, MSG_DONTWAIT | MSG_NOSIGNAL);
-    return tx_result_of(TX_PLATFORM_HERE, TX_CALL_PLAIN, sent, errno, 1);
+    ssize_t sent = own->calls->tx_plain(own->tx, own->tx_fd, index);
+    return tx_result_of(own->calls->platform, TX_CALL_PLAIN, sent, errno, 1);
 }
 
 /* One frame a call, until one does not go. */
@@ -166,8 +176,8 @@ static struct tx_result send_each(struct unixgram *own, uint32_t count)
 
 static struct tx_result send_batch(struct port *port, struct unixgram *own, uint32_t count)
 {
-    int sent = sendmmsg(own->tx_fd, own->tx_message, count, MSG_DONTWAIT | MSG_NOSIGNAL);
-    struct tx_result result = tx_result_of(TX_PLATFORM_HERE, TX_CALL_BATCH, sent, errno, count);
+    ssize_t sent = own->calls->tx_batch(own->tx, own->tx_fd, count);
+    struct tx_result result = tx_result_of(own->calls->platform, TX_CALL_BATCH, sent, errno, count);
     if (result.status != TX_UNSUPPORTED)
         return result;
     struct tx_result plain = send_plain(own, 0);
@@ -186,10 +196,7 @@ static struct tx_result unixgram_tx(struct port *port, uint32_t queue, const str
     struct unixgram *own = port->own;
     if (port_state(port) != PORT_UP)
         return (struct tx_result){.status = TX_GONE, .error = ENOTCONN};
-    for (uint32_t i = 0; i < count; i++) {
-        own->tx_message[i].msg_hdr.msg_iov = (struct iovec *)(uintptr_t)frames[i].part;
-        own->tx_message[i].msg_hdr.msg_iovlen = frames[i].part_count;
-    }
+    own->calls->tx_prepare(own->tx, frames, count);
     struct tx_result result =
         count > 1 && own->batch_call ? send_batch(port, own, count) : send_each(own, count);
     if (result.status == TX_GONE)
@@ -242,12 +249,11 @@ static uint64_t unixgram_tick(struct port *port, uint32_t queue, uint64_t now_ns
     return next_look(now_ns);
 }
 
-/* What the peer has not received yet, as the kernel charges it (a frame of 1,514 bytes counts 2,304). */
+/* What the peer has not received yet. */
 static int64_t unixgram_tx_backlog(struct port *port, uint32_t queue)
 {
     (void)queue;
-    int bytes;
-    return ioctl(((struct unixgram *)port->own)->fd, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
+    return socket_backlog_bytes(((struct unixgram *)port->own)->fd);
 }
 
 static uint32_t unixgram_rx_armed(const struct port *port, uint32_t queue)
@@ -282,6 +288,8 @@ static void unixgram_close(struct port *port)
         close(own->tx_fd);
     if (own->fd >= 0)
         close(own->fd);
+    free(own->rx);
+    free(own->tx);
     free(own);
     port->own = NULL;
 }
@@ -317,20 +325,50 @@ static int finish_open(struct port *port, struct unixgram *own, struct fault *fa
     port->facts.receive_buffer_bytes = set_buffer(own->fd, SO_RCVBUF, rcvbuf);
     own->batch_call = true;
     rx_slots_init(&own->slots);
-    for (uint32_t i = 0; i < PORT_RX_FRAMES_MAX; i++)
-        own->rx_message[i].msg_hdr = (struct msghdr){.msg_iov = own->slots.part[i], .msg_iovlen = 1};
+    own->calls->rx_init(own->rx, &own->slots);
     return 0;
+}
+
+/* Zeroed, and on lines of its own. */
+static void *alone(size_t bytes)
+{
+    size_t rounded = (bytes + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
+    void *memory = aligned_alloc(SHARED_LINE_BYTES, rounded);
+    if (memory)
+        memset(memory, 0, rounded);
+    return memory;
 }
 
 static struct unixgram *make_own(struct port *port)
 {
-    struct unixgram *own = aligned_alloc(SHARED_LINE_BYTES, sizeof *own);
-    if (own) {
-        memset(own, 0, sizeof *own);
-        own->fd = own->tx_fd = -1;
-        port->own = own;
+    struct unixgram *own = alone(sizeof *own);
+    if (!own)
+        return NULL;
+    own->fd = own->tx_fd = -1;
+    own->calls = DATAGRAM_HERE;
+    own->rx = alone(own->calls->rx_bytes);
+    own->tx = alone(own->calls->tx_bytes);
+    port->own = own;
+    if (own->rx && own->tx)
+        return own;
+    unixgram_close(port);
+    return NULL;
+}
+
+/* The kernel chooses an abstract name, so that the peer has something to answer to; Darwin has no such names. */
+static int bind_anywhere(const struct port *port, struct unixgram *own, struct fault *fault)
+{
+    if (own->calls->platform == TX_PLATFORM_DARWIN) {
+        static unsigned next;
+        char path[sizeof own->peer.sun_path];
+        snprintf(path, sizeof path, "/tmp/vmlane-%ld-%u.sock", (long)getpid(), next++);
+        return unix_address_bind(own->fd, SOCK_DGRAM, path, &own->binding, fault);
     }
-    return own;
+    const struct sockaddr_un any = {.sun_family = AF_UNIX};
+    if (bind(own->fd, (const struct sockaddr *)&any, offsetof(struct sockaddr_un, sun_path)) != 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot bind a socket for \"%s\": %s", port->spec.text,
+                         strerror(errno));
+    return 0;
 }
 
 /* Binds to our own address and, with connect=on, to the peer's if it is there already. */
@@ -348,17 +386,10 @@ static int bind_and_connect(struct port *port, struct unixgram *own, struct faul
             "port \"%s\": bind= goes with connect=on (a listening port is bound to its own path)",
             port->spec.text);
     }
-    if (bind_path) {
-        int err = unix_address_bind(own->fd, SOCK_DGRAM, bind_path, &own->binding, fault);
-        if (err)
-            return err;
-    } else {
-        /* No path: the kernel chooses an abstract name, so that the peer has something to answer to. */
-        const struct sockaddr_un any = {.sun_family = AF_UNIX};
-        if (bind(own->fd, (const struct sockaddr *)&any, sizeof(sa_family_t)) != 0)
-            return fault_set(fault, FAULT_RUNTIME, errno, "cannot bind a socket for \"%s\": %s",
-                             port->spec.text, strerror(errno));
-    }
+    int err = bind_path ? unix_address_bind(own->fd, SOCK_DGRAM, bind_path, &own->binding, fault)
+                        : bind_anywhere(port, own, fault);
+    if (err)
+        return err;
     if (own->fixed_peer && connect_peer(own) == 0)
         set_state(port, PORT_UP, PORT_NOTE_PEER_FOUND, 0);
     return 0;
@@ -389,11 +420,11 @@ static int unixgram_open(struct port *port, struct fault *fault)
 /* Checks that an inherited descriptor is what `fd:` is for. */
 static int check_inherited(const struct port *port, int fd, struct fault *fault)
 {
-    int domain = 0, type = 0, flags = fcntl(fd, F_GETFD);
-    socklen_t length = sizeof domain;
-    struct sockaddr_un peer;
-    socklen_t peer_bytes = sizeof peer;
-    if (getsockopt(fd, SOL_SOCKET, SO_DOMAIN, &domain, &length) != 0)
+    int type = 0, flags = fcntl(fd, F_GETFD);
+    socklen_t length = sizeof type;
+    struct sockaddr_un own = {0}, peer;
+    socklen_t own_bytes = sizeof own, peer_bytes = sizeof peer;
+    if (getsockname(fd, (struct sockaddr *)&own, &own_bytes) != 0)
         return fault_set(fault, FAULT_USAGE, errno,
                          "port \"%s\": descriptor %d is not an open socket: %s (pass it open across exec)",
                          port->spec.text, fd, strerror(errno));
@@ -401,8 +432,8 @@ static int check_inherited(const struct port *port, int fd, struct fault *fault)
     if (flags < 0 || (flags & FD_CLOEXEC))
         return fault_set(fault, FAULT_IN_USE, EBUSY, "port \"%s\": descriptor %d is in use by vmlane itself",
                          port->spec.text, fd);
-    length = sizeof type;
-    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || domain != AF_UNIX || type != SOCK_DGRAM)
+    if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &length) != 0 || own.sun_family != AF_UNIX ||
+        type != SOCK_DGRAM)
         return fault_set(fault, FAULT_USAGE, EINVAL,
                          "port \"%s\": descriptor %d is not a unix datagram socket", port->spec.text, fd);
     if (getpeername(fd, (struct sockaddr *)&peer, &peer_bytes) != 0)

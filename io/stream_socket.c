@@ -1,7 +1,6 @@
 #include "stream_socket.h"
 
 #include <errno.h>
-#include <linux/vm_sockets.h>
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -10,6 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+
+#ifdef __linux__
+#include <linux/vm_sockets.h>
+#else /* it has an AF_VSOCK, for guests only */
+#define TCP_KEEPIDLE TCP_KEEPALIVE
+#endif
 
 #define BACKLOG 8
 
@@ -101,6 +106,7 @@ int stream_address_parse(struct stream_address *address, const char *text, struc
                      "\"%s\" is not a stream's address: unix:PATH or tcp:HOST:PORT", text);
 }
 
+#ifdef __linux__
 int stream_address_parse_vsock(struct stream_address *address, const char *text, struct fault *fault)
 {
     struct sockaddr_vm at = {.svm_family = AF_VSOCK, .svm_cid = VMADDR_CID_ANY};
@@ -124,6 +130,7 @@ int stream_address_parse_vsock(struct stream_address *address, const char *text,
     at.svm_port = (unsigned)port;
     return add_address(address, &at, sizeof at);
 }
+#endif
 
 /* --- sockets --- */
 
@@ -143,15 +150,24 @@ static void tune_tcp(int fd, const struct stream_tuning *tuning)
         set_int(fd, IPPROTO_TCP, TCP_NOTSENT_LOWAT, (int)tuning->unsent_low_bytes);
 }
 
+static void tune_vsock(int fd, const struct stream_tuning *tuning)
+{
+#ifdef __linux__
+    uint64_t bytes = tuning->receive_buffer_bytes;
+    if (!bytes)
+        return;
+    setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_MAX_SIZE, &bytes, sizeof bytes);
+    setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &bytes, sizeof bytes);
+#else
+    (void)fd, (void)tuning;
+#endif
+}
+
 /* Nothing here can fail in a way that matters: a value too large is cut by the kernel. */
 static void tune(int fd, int family, const struct stream_tuning *tuning)
 {
     if (family == AF_VSOCK) {
-        uint64_t bytes = tuning->receive_buffer_bytes;
-        if (bytes) {
-            setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_MAX_SIZE, &bytes, sizeof bytes);
-            setsockopt(fd, AF_VSOCK, SO_VM_SOCKETS_BUFFER_SIZE, &bytes, sizeof bytes);
-        }
+        tune_vsock(fd, tuning);
         return;
     }
     if (tuning->send_buffer_bytes)

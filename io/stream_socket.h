@@ -34,6 +34,7 @@ struct stream_tuning {
 /* Take an address apart; `address->listens` is the caller's for stream, and set for vsock. Return 0, or -errno with a
  * fault: FAULT_USAGE for a text that is none, FAULT_RUNTIME for a host that is not found. */
 int stream_address_parse(struct stream_address *address, const char *text, struct fault *fault);
+/* Linux only. */
 int stream_address_parse_vsock(struct stream_address *address, const char *text, struct fault *fault);
 
 /* Listens. Returns a descriptor, or -errno with a fault: FAULT_IN_USE if somebody else does. */

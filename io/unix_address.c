@@ -95,3 +95,18 @@ void unix_address_unbind(struct unix_binding *binding)
         unlink(binding->path);
     binding->path[0] = '\0';
 }
+
+int unix_peer_uid(int fd, uid_t *uid)
+{
+#ifdef __APPLE__
+    gid_t gid;
+    return getpeereid(fd, uid, &gid) == 0 ? 0 : -errno;
+#else
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return -errno;
+    *uid = peer.uid;
+    return 0;
+#endif
+}

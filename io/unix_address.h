@@ -28,6 +28,9 @@ int unix_address_bind(int fd, int type, const char *path, struct unix_binding *b
 /* Removes the socket at `path` if nobody answers at it; anything else is left alone. */
 void unix_address_sweep(const char *path, int type);
 
+/* Which user the peer of a connected unix stream socket is. Returns 0 or -errno. Any thread. */
+int unix_peer_uid(int fd, uid_t *uid);
+
 /* Removes the path if it is still the socket that was bound. */
 void unix_address_unbind(struct unix_binding *binding);
 

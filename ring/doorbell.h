@@ -1,7 +1,7 @@
 /* doorbell: wakes a worker that waits, and costs no system call when it does not.
  *
- * One doorbell a worker: an eventfd in the worker's wait set and one shared flag. The handshake, and why
- * neither side can miss the other:
+ * One doorbell a worker: an eventfd in the worker's wait set (on Darwin a pipe) and one shared flag. The handshake, and
+ * why neither side can miss the other:
  *
  *     waiter                                ringer
  *     1 flag = 1                            1 publish the entry (ring, store-release)
@@ -24,6 +24,7 @@ struct doorbell {
     shared_u32
         *waiting; /* 1 while the waiter sleeps or is about to; where peers share memory it lies there */
     int event_fd; /* readable after a ring that saw the flag */
+    int wake_fd;  /* what a ring writes to: the same on Linux */
 };
 
 /* Opens the eventfd; `waiting` must outlive the doorbell. Returns 0 or -errno. */

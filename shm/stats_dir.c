@@ -1,5 +1,7 @@
 #include "stats_dir.h"
 
+#include "owner.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -15,10 +17,8 @@ const char *stats_dir_name(void)
     const char *wanted = getenv("VMLANE_STATS_DIR");
     if (wanted && wanted[0] != '\0')
         snprintf(name, sizeof name, "%s", wanted);
-    else if (geteuid() == 0)
-        snprintf(name, sizeof name, "/dev/shm/vmlane");
     else
-        snprintf(name, sizeof name, "/dev/shm/vmlane-%u", (unsigned)geteuid());
+        owner_stats_folder(name, sizeof name);
     return name;
 }
 

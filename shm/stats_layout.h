@@ -44,7 +44,7 @@ struct stats_header {
     uint64_t item_count;      /* paths of a link, workers of a process */
     uint32_t pid;             /* for display; liveness is the lock on byte 0 */
     uint32_t reserved;        /* zero */
-    uint64_t start_ticks;     /* the process's start time, field 22 of /proc/PID/stat */
+    uint64_t start_ticks;     /* the process's start time, see owner.h */
     uint64_t started_unix_ns; /* the same by the wall clock */
     char boot_id[STATS_BOOT_BYTES];
     char build[STATS_BUILD_BYTES]; /* version and commit of the writer */

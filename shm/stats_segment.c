@@ -1,5 +1,6 @@
 #include "stats_segment.h"
 
+#include "owner.h"
 #include "stats_dir.h"
 
 #include <errno.h>
@@ -15,38 +16,6 @@
 
 #define FOLDER_LOCK_STEPS 200 /* of 10 ms */
 
-static struct flock byte_zero(short type)
-{
-    return (struct flock){.l_type = type, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
-}
-
-/* Field 22 of /proc/self/stat; the second field may hold spaces and parentheses, so count from its last ')'.
- */
-static uint64_t own_start_ticks(void)
-{
-    char text[1024];
-    FILE *file = fopen("/proc/self/stat", "re");
-    if (!file)
-        return 0;
-    size_t length = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[length] = '\0';
-    const char *at = strrchr(text, ')');
-    for (int field = 2; at && field < 22; field++)
-        at = strchr(at + 1, ' ');
-    return at ? strtoull(at + 1, NULL, 10) : 0;
-}
-
-static void read_boot_id(char *text, size_t bytes)
-{
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (!file || !fgets(text, (int)bytes, file))
-        text[0] = '\0';
-    if (file)
-        fclose(file);
-    text[strcspn(text, "\n")] = '\0';
-}
-
 static void fill_header(struct stats_header *header, enum stats_kind kind, uint64_t items, size_t bytes,
                         const char *build)
 {
@@ -59,9 +28,9 @@ static void fill_header(struct stats_header *header, enum stats_kind kind, uint6
     header->total_bytes = bytes;
     header->item_count = items;
     header->pid = (uint32_t)getpid();
-    header->start_ticks = own_start_ticks();
+    header->start_ticks = owner_start_ticks();
     header->started_unix_ns = (uint64_t)now.tv_sec * UINT64_C(1000000000) + (uint64_t)now.tv_nsec;
-    read_boot_id(header->boot_id, sizeof header->boot_id);
+    owner_boot_id(header->boot_id, sizeof header->boot_id);
     snprintf(header->build, sizeof header->build, "%s", build);
 }
 
@@ -82,9 +51,9 @@ static int make_file(struct stats_segment *segment, gid_t group)
     int err = posix_fallocate(segment->fd, 0, (off_t)segment->bytes);
     if (err)
         return -err;
-    struct flock lock = byte_zero(F_WRLCK);
-    if (fcntl(segment->fd, F_OFD_SETLK, &lock) != 0)
-        return -errno;
+    err = owner_lock(segment->fd);
+    if (err)
+        return err;
     void *memory =
         mmap(NULL, segment->bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, segment->fd, 0);
     if (memory == MAP_FAILED)
@@ -122,10 +91,9 @@ static int check_name(const struct stats_segment *segment)
     int fd = openat(segment->dir_fd, segment->file, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
     if (fd < 0) /* nothing there, or a symbolic link or a socket, which nobody of ours holds */
         return errno == ENOENT || errno == ELOOP || errno == ENXIO ? 0 : -errno;
-    struct flock lock = byte_zero(F_RDLCK);
-    int err = fcntl(fd, F_OFD_GETLK, &lock) != 0 ? -errno : lock.l_type != F_UNLCK ? -EBUSY : 0;
+    int held = owner_is_held(fd);
     close(fd);
-    return err;
+    return held > 0 ? -EBUSY : held;
 }
 
 /* Anybody who can read the folder can hold its lock: it is waited for, but not for ever. */

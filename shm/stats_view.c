@@ -1,5 +1,7 @@
 #include "stats_view.h"
 
+#include "owner.h"
+
 #include "stats_segment.h"
 
 #include <dirent.h>
@@ -144,8 +146,7 @@ enum stats_life stats_view_life(const struct stats_view *view, uint64_t *age_ns)
     uint64_t age = now_ns > beat_ns ? now_ns - beat_ns : 0;
     if (age_ns)
         *age_ns = age;
-    struct flock lock = {.l_type = F_RDLCK, .l_whence = SEEK_SET, .l_start = 0, .l_len = 1};
-    if (fcntl(view->fd, F_OFD_GETLK, &lock) != 0 || lock.l_type == F_UNLCK)
+    if (owner_is_held(view->fd) <= 0)
         return STATS_DEAD;
     return age > STATS_HEARTBEAT_LATE_NS ? STATS_STOPPED : STATS_LIVE;
 }

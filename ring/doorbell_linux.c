@@ -11,7 +11,7 @@ int doorbell_open(struct doorbell *doorbell, shared_u32 *waiting)
     if (fd < 0)
         return -errno;
     shared_u32_store_relaxed(waiting, 0);
-    *doorbell = (struct doorbell){.waiting = waiting, .event_fd = fd};
+    *doorbell = (struct doorbell){.waiting = waiting, .event_fd = fd, .wake_fd = fd};
     return 0;
 }
 
@@ -19,7 +19,7 @@ void doorbell_close(struct doorbell *doorbell)
 {
     if (doorbell->event_fd >= 0)
         close(doorbell->event_fd);
-    doorbell->event_fd = -1;
+    doorbell->event_fd = doorbell->wake_fd = -1;
 }
 
 void doorbell_disarm(struct doorbell *doorbell)
@@ -37,6 +37,6 @@ void doorbell_wake(const struct doorbell *doorbell)
     const uint64_t one = 1;
     ssize_t put;
     do {
-        put = write(doorbell->event_fd, &one, sizeof one);
+        put = write(doorbell->wake_fd, &one, sizeof one);
     } while (put < 0 && errno == EINTR);
 }
