@@ -4,8 +4,8 @@
 #   build/libvmlane-stats.so.1.0 (.so.1, .so)   build/libvmlane-stats.a   build/vmlane-stats.pc
 
 STATS_VERSION = 1.0
-STATS_LIB_SRC = shm/counters.c shm/fault.c shm/histogram.c shm/settings.c shm/stats_dir.c shm/stats_layout.c \
-                shm/stats_view.c ctl/stats_snapshot.c ctl/vmlane_stats.c
+STATS_LIB_SRC = shm/counters.c shm/fault.c shm/histogram.c shm/owner_$(SYSTEM).c shm/settings.c shm/stats_dir.c \
+                shm/stats_layout.c shm/stats_view.c ctl/stats_snapshot.c ctl/vmlane_stats.c
 STATS_LIB_OBJ = $(STATS_LIB_SRC:%.c=$(BUILD)/obj/pic/%.o)
 STATS_SO      = $(BUILD)/libvmlane-stats.so
 OBJCOPY      ?= objcopy
@@ -15,7 +15,10 @@ PREFIX     ?= /usr/local
 LIBDIR     ?= $(PREFIX)/lib
 INCLUDEDIR ?= $(PREFIX)/include
 
+# Built with GNU's linker and objcopy, so not on macOS yet.
+ifeq ($(SYSTEM),linux)
 all: $(STATS_SO) $(BUILD)/libvmlane-stats.a $(BUILD)/vmlane-stats.pc $(BUILD)/examples/stats-drops
+endif
 
 $(BUILD)/obj/pic/%.o: %.c | deps
 	@mkdir -p $(@D)
