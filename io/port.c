@@ -7,10 +7,11 @@
 #include <string.h>
 
 static const struct port_ops *const kinds[] = {
-    &port_unixgram_ops, &port_fd_ops,     &port_stream_ops, &port_fault_ops, &port_null_ops,
+    &port_unixgram_ops, &port_fd_ops,
 #ifdef __linux__
-    &port_tap_ops,      &port_packet_ops, &port_vsock_ops,  &port_pcap_ops,
+    &port_tap_ops,      &port_vsock_ops, &port_packet_ops, &port_pcap_ops,
 #endif
+    &port_stream_ops,   &port_fault_ops, &port_null_ops,
 };
 
 #define KIND_COUNT (sizeof kinds / sizeof kinds[0])
