@@ -40,6 +40,7 @@
     X(frame_ecn_suite)                                                                                       \
     X(flow_queue_suite)                                                                                      \
     X(writer_queues_suite)                                                                                   \
+    X(writer_refused_suite)                                                                                  \
     X(order_stress_suite)
 
 #define X(function) Suite *function(void);

@@ -239,6 +239,37 @@ START_TEST(a_frame_that_does_not_fit_a_cell_is_two_entries_of_one_frame)
 }
 END_TEST
 
+/* Or a worker that runs both copies super-frames that it then drops. */
+START_TEST(a_receive_takes_about_what_the_writer_sends_in_a_step)
+{
+    GIVEN_A_READER(bench, PORT_FRAME_MAX_BYTES);
+    for (uint32_t i = 0; i < 25; i++) {
+        memset(next_frame(&bench), 0, 65000);
+        arrives(&bench, 65000, false);
+    }
+    read_once(&bench); /* nothing is known of them yet */
+    lanes_empty(&bench);
+    for (uint32_t i = 0; i < 20; i++) {
+        memset(next_frame(&bench), 0, 65000);
+        arrives(&bench, 65000, false);
+    }
+    for (uint32_t i = 0; i < 2; i++) { /* and it stays so */
+        read_once(&bench);
+        check_waiting(&bench, 0, 2 * (PATH_STEP_BYTES / 65000));
+        lanes_empty(&bench);
+    }
+    read_once(&bench);
+    lanes_empty(&bench);
+    for (uint32_t i = 0; i < PORT_RX_FRAMES_MAX + 8; i++)
+        arrives_data(&bench, red);
+    read_once(&bench);
+    lanes_empty(&bench);
+    read_once(&bench); /* short frames are known again */
+    check_waiting(&bench, 0, PORT_RX_FRAMES_MAX);
+    bench_close(&bench);
+}
+END_TEST
+
 START_TEST(a_truncated_frame_in_two_buffers_gives_both_back)
 {
     GIVEN_A_READER(bench, PORT_FRAME_MAX_BYTES);
@@ -608,6 +639,7 @@ Suite *reader_suite(void)
     tcase_add_test(frames, a_bad_frame_is_counted_and_costs_only_itself);
     tcase_add_test(frames, the_shortest_and_the_longest_frame_pass);
     tcase_add_test(frames, a_frame_that_does_not_fit_a_cell_is_two_entries_of_one_frame);
+    tcase_add_test(frames, a_receive_takes_about_what_the_writer_sends_in_a_step);
     tcase_add_test(frames, a_truncated_frame_in_two_buffers_gives_both_back);
     tcase_add_test(frames, whatever_arrives_is_in_a_lane_or_counted);
     suite_add_tcase(suite, frames);

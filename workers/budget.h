@@ -33,11 +33,12 @@ static inline void budget_refuse(struct budget *budget, const struct policy *pol
                                   .frames = frames,
                                   .opened_ns = now_ns,
                                   .deadline_ns = now_ns + policy->retry_deadline};
-    if (budget->deadline_ns == 0) /* it waited for a stalled port until now */
+    if (budget->deadline_ns == 0) /* it was held, or waited for a stalled port, until now */
         budget->deadline_ns = now_ns + policy->retry_deadline;
     budget->refused_ns = now_ns;
     if (budget->waits >= policy->retry_max || now_ns >= budget->deadline_ns) {
         budget->spent = true;
+        budget->waiting = false;
         return;
     }
     budget->waits++;
@@ -45,11 +46,24 @@ static inline void budget_refuse(struct budget *budget, const struct policy *pol
     budget->next_try_ns = earlier_ns(now_ns + policy->retry_wait, budget->deadline_ns);
 }
 
+/* The batch at hand is held for one wait by us, not refused by the port: it costs no wait and no time of its budget. */
+static inline void budget_hold(struct budget *budget, const struct policy *policy, uint64_t now_ns,
+                               uint32_t frames)
+{
+    if (!budget->open)
+        *budget = (struct budget){.open = true, .frames = frames, .opened_ns = now_ns};
+    if (budget->deadline_ns > 0)
+        budget->deadline_ns += policy->retry_wait;
+    budget->refused_ns = now_ns;
+    budget->waiting = true;
+    budget->next_try_ns = now_ns + policy->retry_wait;
+}
+
 /* Whether the batch at hand may be offered now: its last offer was not refused, its wait is over, or it is on its last
  * tries. */
 static inline bool budget_due(const struct budget *budget, uint64_t now_ns)
 {
-    return !budget->open || !budget->waiting || budget->spent || now_ns >= budget->next_try_ns;
+    return !budget->open || !budget->waiting || now_ns >= budget->next_try_ns;
 }
 
 /* `frames` of the batch at hand are done with, sent or dropped. Returns whether that was the last of them; the

@@ -12,6 +12,8 @@
 
 #include <stdint.h>
 
+/* Bulk bytes that a writer's step may send, and a reader's step aims at taking: who runs both keeps up with himself. */
+#define PATH_STEP_BYTES      524288u
 #define PATH_BULK_ENTRIES    1024u
 #define PATH_EXPRESS_ENTRIES 256u
 /* Frames that the writer's flow queues may hold beside what is in the lanes. */

@@ -24,6 +24,7 @@ int reader_open(struct reader *reader, struct port *port, uint32_t queue, uint32
     *reader = (struct reader){.port = port,
                               .queue = queue,
                               .max_frame_bytes = max_frame_bytes,
+                              .rx_frames_max = PORT_RX_FRAMES_MAX,
                               .hash_seed = hash_seed,
                               .stats = stats};
     int err = arena_open(&reader->arena, memory->arena, memory->arena_bytes, memory->cells, memory->larges);
@@ -250,6 +251,16 @@ static void count_received(const struct reader *reader, const struct tally *tall
     counter_add(counters, COUNTER_rx_bytes, tally->rx_bytes);
 }
 
+/* As many frames of the last batch's mean length as the writer sends in a step. A worker that runs both would
+ * otherwise read 64 super-frames for eight that leave, and spend itself on copies that are dropped here. */
+static uint32_t next_frames_max(const struct tally *tally)
+{
+    uint64_t step_bytes = tally->rx_frames * PATH_STEP_BYTES;
+    if (tally->rx_bytes * PORT_RX_FRAMES_MAX <= step_bytes)
+        return PORT_RX_FRAMES_MAX;
+    return (uint32_t)(step_bytes / tally->rx_bytes); /* at least 7 of the longest */
+}
+
 /* Receives and pushes one batch. Returns its frames. */
 static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
 {
@@ -257,7 +268,7 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
     struct frame_headers headers[PORT_RX_DESCS_MAX];
     struct regime_meter *meter = step->meter;
     uint32_t count = reader->port->ops->rx(reader->port, reader->queue, &reader->arena, desc,
-                                           PORT_RX_FRAMES_MAX, meter->now_ns);
+                                           reader->rx_frames_max, meter->now_ns);
     if (count == 0)
         return 0;
     regime_mark(meter, REGIME_receive);
@@ -266,6 +277,7 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
     classify(reader, step->policy, desc, count, meter->now_ns, headers, &tally);
     count_received(reader, &tally);
     probe_receive_batch(reader->port, tally.rx_frames, tally.rx_bytes);
+    reader->rx_frames_max = next_frames_max(&tally);
     uint64_t classify_ns = sampled ? regime_mark_first(meter, REGIME_classify) : 0;
     push_batch(reader, step->policy, desc, count, headers, &tally);
     if (reader->writer_bell && tally.pushed)

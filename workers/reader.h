@@ -22,6 +22,7 @@ struct reader {
     struct port *port;
     uint32_t queue;
     uint32_t max_frame_bytes; /* of the far port */
+    uint32_t rx_frames_max;   /* frames that the next receive asks for */
     struct arena arena;
     struct spsc_consumer returns;
     struct spsc_producer bulk;

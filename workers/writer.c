@@ -263,19 +263,27 @@ static void wait_for_probe(struct writer *writer, struct lane *lane, uint32_t fr
     lane->budget.next_try_ns = now_ns + (late ? WRITER_PROBE_LATE_NS : WRITER_PROBE_NS);
 }
 
-/* The budget of a batch is spent: each frame left gets a last try and is dropped, or (bulk, `on-budget=requeue`) the
- * batch is given up as one, its frames stay in order at the head, and their age decides. */
+/* The budget of a batch is spent: each frame left gets a last try and is dropped, or (`on-budget=requeue`) the batch is
+ * given up as one, its frames stay in order at the head, and their age decides. */
 static void end_budget(struct writer *writer, struct lane *lane, const struct policy *policy, uint64_t now_ns)
 {
     count(writer, COUNTER_tx_budget_spent_batches, 1);
-    if (lane->number != LANE_BULK || policy->on_budget != ON_BUDGET_REQUEUE)
+    if (policy->on_budget != ON_BUDGET_REQUEUE)
         return;
     histogram_record(writer->budget_wait_ns, now_ns - lane->budget.opened_ns, 1);
     lane->budget.open = false;
     lane->again_ns = now_ns + policy->retry_wait; /* frames wait: a worker must not sleep on them */
-    if (lane->hand &&
+    if (lane->number == LANE_BULK && lane->hand &&
         !lane->cutting) /* a frame of which a part is sent is not taken up again from its beginning */
         writer_queues_put_back(writer);
+}
+
+static void note_refusal(struct writer *writer, uint64_t now_ns)
+{
+    /* While anything waits it is offered again sooner than that: what was refused before is over. */
+    if (writer->refused_since_ns == 0 || now_ns - writer->refused_last_ns > 2 * WRITER_STALLED_NS)
+        writer->refused_since_ns = now_ns;
+    writer->refused_last_ns = now_ns;
 }
 
 /* Nothing went. `charged` is false for a try before its time, which costs no budget. Returns frames dropped. */
@@ -283,10 +291,7 @@ static uint32_t refuse(struct writer *writer, struct lane *lane, const struct po
                        const struct tx_result *result, uint32_t frames, bool charged, uint64_t now_ns)
 {
     count_busy(writer, result->cause);
-    /* While anything waits it is offered again sooner than that: what was refused before is over. */
-    if (writer->refused_since_ns == 0 || now_ns - writer->refused_last_ns > 2 * WRITER_STALLED_NS)
-        writer->refused_since_ns = now_ns;
-    writer->refused_last_ns = now_ns;
+    note_refusal(writer, now_ns);
     lane->refused_by_fd = result->wait == TX_WAIT_FD;
     if (charged)
         lane->tried_early = false;
@@ -462,14 +467,6 @@ static uint32_t offer_due(struct writer *writer, struct lane *lane, const struct
     return offer_lane(writer, lane, step, entries, max_frames, max_bytes, charged);
 }
 
-/* Whether a frame in the express lane needs no more looking at: it keeps no flow's order, or the reader has seen to it.
- * That holds only while nothing is queued here, which the reader cannot see. */
-static bool express_is_checked(const struct express_desc *entry)
-{
-    uint32_t flags = entry->frame.length_flags;
-    return !(flags & FRAME_FLAG_CANDIDATE) || (flags & FRAME_FLAG_CHECKED);
-}
-
 /* Frames at the head of the express ring that may be offered as they are. */
 static uint64_t checked_express(const struct writer *writer)
 {
@@ -543,16 +540,29 @@ static bool over_credit(const struct writer *writer, const struct policy *policy
     return backlog_bytes >= 0 && (uint64_t)backlog_bytes >= policy->device_credit;
 }
 
+/* The device has its fill: bulk is held for a wait, which costs no budget, since nothing was refused and nothing may be
+ * dropped for it. A device that never empties ends as a stalled one. */
+static void hold(struct writer *writer, struct lane *lane, const struct policy *policy, uint32_t entries,
+                 uint64_t now_ns)
+{
+    struct offer offer;
+    count_busy(writer, TX_BUSY_CREDIT);
+    note_refusal(writer, now_ns);
+    lane->refused_by_fd = false;
+    gather(writer, lane, entries, bulk_frames_max(lane), WRITER_SUB_BATCH_BYTES, &offer);
+    if (is_stalled(writer))
+        wait_for_probe(writer, lane, offer.frames ? offer.frames : 1, now_ns);
+    else
+        budget_hold(&lane->budget, policy, now_ns, offer.frames ? offer.frames : 1);
+}
+
 /* One bulk call with the lane's first `entries`. */
 static uint32_t offer_bulk(struct writer *writer, const struct agent_step *step, uint32_t entries)
 {
     struct lane *lane = &writer->bulk;
     if (over_credit(writer, step->policy)) {
-        const struct tx_result held = {.status = TX_BUSY, .wait = TX_WAIT_TIMER, .cause = TX_BUSY_CREDIT};
-        struct offer offer;
-        gather(writer, lane, entries, bulk_frames_max(lane), WRITER_SUB_BATCH_BYTES, &offer);
-        return refuse(writer, lane, step->policy, &held, offer.frames ? offer.frames : 1,
-                      budget_due(&lane->budget, step->meter->now_ns), step->meter->now_ns);
+        hold(writer, lane, step->policy, entries, step->meter->now_ns);
+        return 0;
     }
     if (!writer->express_offered)
         count(writer, COUNTER_express_skipped_count, 1);
@@ -610,7 +620,10 @@ static uint32_t take_fifo_turn(struct writer *writer, const struct agent_step *s
 static uint32_t take_queued_turn(struct writer *writer, const struct agent_step *step, uint64_t snapshot)
 {
     struct lane_hand *hand = writer->bulk.hand;
-    writer_queues_take_in(writer, step->policy, snapshot);
+    if (step->policy->bulk == BULK_FQ)
+        writer_queues_take_in(writer, step->policy, snapshot);
+    else
+        writer_queues_take_last(writer, step->policy);
     bool waits = hand->frames > 0 || writer->queues->flows->frames > 0;
     bool bulk_due = waits && lane_due(writer, &writer->bulk, step->meter->now_ns);
     uint32_t done = offer_express(writer, step, bulk_due);
@@ -621,7 +634,7 @@ static uint32_t take_queued_turn(struct writer *writer, const struct agent_step 
 }
 
 /* Goes over to queues, or back from them, where nothing stands in the way: a refused batch is finished first, and
- * queues are emptied first. */
+ * queues are emptied first, for which little more is taken into them. */
 static void choose_queueing(struct writer *writer, const struct policy *policy)
 {
     if (writer->express.budget.open || writer->bulk.budget.open)
@@ -683,7 +696,7 @@ static uint32_t expire(struct writer *writer, uint64_t now_ns)
 
 static void report_lane(const struct lane *lane, struct agent_report *report)
 {
-    bool waits = lane->budget.open && !lane->budget.spent && lane->budget.waiting;
+    bool waits = lane->budget.open && lane->budget.waiting;
     if (!lane->budget.open && lane->again_ns)
         report->deadline_ns = earlier_ns(report->deadline_ns, lane->again_ns);
     if (waits) {

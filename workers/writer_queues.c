@@ -27,14 +27,16 @@ void writer_queues_destroy(struct writer_queues *queues)
     free(queues);
 }
 
-/* Room for one more frame: on overflow the fattest queue loses frames from its head. */
+/* Room for one more frame: on overflow the fattest queue loses frames from its head, at most half of its bytes (as
+ * fq_codel does: a queue of few large frames is not emptied, and the port kept busy). */
 static void make_room(struct writer *writer, const struct policy *policy)
 {
     struct flow_queues *flows = writer->queues->flows;
     if (flows->frames < PATH_QUEUED_FRAMES && flows->bytes < policy->queue_max)
         return;
     uint32_t fattest = flow_queues_fattest(flows);
-    for (uint32_t i = 0; i < FLOW_DROP_BATCH; i++) {
+    uint64_t keep_bytes = flows->queue[fattest].bytes / 2;
+    for (uint32_t i = 0; i < FLOW_DROP_BATCH && (i == 0 || flows->queue[fattest].bytes > keep_bytes); i++) {
         struct flow_node *node = flow_queues_take(flows, fattest);
         if (!node)
             return;
@@ -134,6 +136,21 @@ void writer_queues_take_in(struct writer *writer, const struct policy *policy, u
             limit = stamp;
     }
     take_bulk(writer, policy, limit);
+}
+
+void writer_queues_take_last(struct writer *writer, const struct policy *policy)
+{
+    struct spsc_consumer *ring = &writer->express.ring;
+    uint32_t entries = 0;
+    while (entries < spsc_seen(ring) && writer->queues->express_frames < PATH_EXPRESS_ENTRIES) {
+        const struct express_desc *entry = spsc_express_at(ring, entries);
+        if (entry->frame.length_flags & FRAME_FLAG_CHECKED)
+            break; /* what the reader has seen to waits for the rings */
+        decide(writer, policy, entry);
+        entries++;
+    }
+    if (entries > 0)
+        spsc_release(ring, entries);
 }
 
 void writer_queues_fill_express(struct writer *writer)

@@ -23,11 +23,24 @@ struct writer_queues {
     struct lane_hand bulk_hand;
 };
 
+/* Whether a frame in the express lane needs no more looking at: it keeps no flow's order, or the reader has seen to it.
+ * The latter holds only while nothing is queued here, which the reader cannot see. */
+static inline bool express_is_checked(const struct express_desc *entry)
+{
+    uint32_t flags = entry->frame.length_flags;
+    return !(flags & FRAME_FLAG_CANDIDATE) || (flags & FRAME_FLAG_CHECKED);
+}
+
 struct writer_queues *writer_queues_create(uint32_t cells);
 void writer_queues_destroy(struct writer_queues *queues);
 
 /* Takes in what both rings show, bulk up to `limit` (a place in the bulk lane). */
 void writer_queues_take_in(struct writer *writer, const struct policy *policy, uint64_t limit);
+
+/* Before the writer goes back to the rings: takes in only express frames that need the queues to be decided, with the
+ * bulk that is older than they are, and those that keep no order. The reader makes no more of the first kind, so the
+ * queues run empty, however much arrives. */
+void writer_queues_take_last(struct writer *writer, const struct policy *policy);
 
 /* Lays out the next frames to offer, if the hand is empty. Bulk: a sub-batch in turn, after delay control, of frames
  * before `limit`. */
