@@ -334,7 +334,7 @@ static int vmlane_datagram(struct peer_run *run, const char *options)
 
 static int vmlane_spin_start(struct peer_run *run)
 {
-    return vmlane_datagram(run, "--idle spin");
+    return vmlane_datagram(run, "--idle spin --bulk fifo");
 }
 
 static int vmlane_fq_start(struct peer_run *run)
@@ -595,9 +595,9 @@ static int passt_start(struct peer_run *run)
 
 const struct peer peers[] = {
     {"bare", NULL, "one thread, polls, only receives and sends: the limit", false, bare_refuses, bare_start},
-    {"vmlane_spin", NULL, "unixgram to tap, --idle spin", false, takes_all, vmlane_spin_start},
+    {"vmlane_spin", NULL, "unixgram to tap, --idle spin, --bulk fifo", false, takes_all, vmlane_spin_start},
     {"vmlane_fq", NULL, "the same, --bulk fq", false, takes_all, vmlane_fq_start},
-    {"vmlane_park", NULL, "the same, --idle park", false, takes_all, vmlane_park_start},
+    {"vmlane_park", NULL, "the same as vmlane_fq, --idle park", false, takes_all, vmlane_park_start},
     {"vmlane_stream", NULL, "stream to tap, --idle park", false, takes_all, vmlane_stream_start},
     {"socat", "socat", "unix datagrams to tap", false, takes_all, socat_start},
     {"vde_switch", "vde_switch", "VDE port to tap", false, vde_refuses, vde_start},

@@ -61,7 +61,8 @@ const char *relay_name(const struct relay_spec *spec)
     static char name[32];
     if (!spec->idle)
         return "bare";
-    snprintf(name, sizeof(name), "vmlane_%s", spec->idle);
+    snprintf(name, sizeof(name), "vmlane_%s%s%s", spec->idle, spec->bulk ? "_" : "",
+             spec->bulk ? spec->bulk : "");
     return name;
 }
 
@@ -312,7 +313,7 @@ static void vmlane_exec(const struct relay_spec *spec, int out_fd)
     dup2(out_fd, STDOUT_FILENO);
     execl(relay_vmlane_path(&reason), "vmlane", "run", "--link", "perf", "--a", text[0], "--b", text[1],
           "--cpus", cpus, "--layout", both ? "direction" : "shared", "--idle", spec->idle, "--log-level",
-          "error", (char *)NULL);
+          "error", spec->bulk ? "--bulk" : (char *)NULL, spec->bulk, (char *)NULL);
     _exit(127);
 }
 

@@ -26,6 +26,7 @@ enum relay_route {
 
 struct relay_spec {
     const char *idle; /* vmlane's --idle; NULL: the bare relay */
+    const char *bulk; /* vmlane's --bulk; NULL: as it is by default */
     enum relay_route route;
     const char *folder; /* for sockets, stats and control; RELAY_FOLDER_BYTES at most */
     unsigned cpu_near;  /* RELAY_BOTH runs its other worker here */
@@ -57,7 +58,7 @@ struct relay_reading {
 void relay_vm_path(char path[RELAY_PATH_BYTES], const struct relay_spec *spec, unsigned side);
 void relay_own_path(char path[RELAY_PATH_BYTES], const struct relay_spec *spec, unsigned side);
 
-/* Name in tables: "bare", "vmlane_spin". */
+/* Name in tables: "bare", "vmlane_backoff", "vmlane_spin_fifo". */
 const char *relay_name(const struct relay_spec *spec);
 
 /* The vmlane beside this program, or NULL with `reason` if there is none that can be run. */

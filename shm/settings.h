@@ -22,7 +22,7 @@ enum setting_kind {
       "longest time between two tries of a refused batch")                                                   \
     X(retry_deadline, "retry-deadline", SETTING_DURATION_KIND, 500000, 1000, 10000000000, "",                \
       "time that one refused batch may spend in all")                                                        \
-    X(on_budget, "on-budget", SETTING_CHOICE_KIND, 0, 0, 1, "drop|requeue",                                  \
+    X(on_budget, "on-budget", SETTING_CHOICE_KIND, 1, 0, 1, "drop|requeue",                                  \
       "what a spent budget means for a batch")                                                               \
     X(express_max, "express-max", SETTING_SIZE_KIND, 256, 40, 1500, "",                                      \
       "longest IP packet that may use the express lane")                                                     \
@@ -34,7 +34,7 @@ enum setting_kind {
       "frames of one flow that may wait in the express lane")                                                \
     X(ack, "ack", SETTING_CHOICE_KIND, 0, 0, 1, "ordered|overtake",                                          \
       "whether a pure TCP ACK may pass waiting data of its own flow")                                        \
-    X(bulk, "bulk", SETTING_CHOICE_KIND, 0, 0, 1, "fifo|fq", "how the bulk lane is queued in the writer")    \
+    X(bulk, "bulk", SETTING_CHOICE_KIND, 1, 0, 1, "fifo|fq", "how the bulk lane is queued in the writer")    \
     X(codel_target, "codel-target", SETTING_DURATION_KIND, 2000000, 0, 1000000000, "",                       \
       "wait that bulk may keep standing; 0ns: never dropped")                                                \
     X(codel_interval, "codel-interval", SETTING_DURATION_KIND, 20000000, 1000000, 10000000000, "",           \

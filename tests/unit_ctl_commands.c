@@ -15,7 +15,7 @@ START_TEST(get_prints_settings_as_set_takes_them)
     owner_start(&owner);
     struct run run = RUN("get", "web1", "retry-wait", "on_budget");
     ck_assert_int_eq(run.status, 0);
-    ck_assert_str_eq(run.out, "retry-wait=50us\non-budget=drop\n");
+    ck_assert_str_eq(run.out, "retry-wait=50us\non-budget=requeue\n");
     run_free(&run);
     run = RUN("get", "web1");
     int lines = 0;

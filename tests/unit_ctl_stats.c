@@ -106,7 +106,7 @@ START_TEST(stat_json_has_ports_and_policy)
     ck_assert_uint_eq(json_object_size(part(link, "policy")), SETTING_COUNT);
     assert_number(link, "policy.retry_max", 10);
     assert_number(link, "policy.retry_wait", 50000);
-    assert_text(link, "policy.on_budget", "drop");
+    assert_text(link, "policy.on_budget", "requeue");
     assert_text(link, "policy.idle", "backoff");
     json_decref(json);
     owner_kill(&owner);

@@ -260,7 +260,7 @@ static void run_stress(const struct policy *policy, uint32_t refusing_percent, u
 
 START_TEST(with_the_standard_policy)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     ck_assert_uint_eq(policy.ack, ACK_ORDERED);
     run_stress(&policy, (uint32_t)_i * 30, 30);
 }
@@ -268,7 +268,7 @@ END_TEST
 
 START_TEST(with_an_express_quota_of_one)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.express_quota_frames = 1;
     run_stress(&policy, 20, 30);
 }
@@ -276,7 +276,7 @@ END_TEST
 
 START_TEST(with_budgets_that_are_spent_at_once)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.retry_max = 1;
     policy.retry_wait = policy.retry_deadline = 1000;
     run_stress(&policy, 40, 50);
@@ -285,7 +285,7 @@ END_TEST
 
 START_TEST(with_no_waits_at_all)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.retry_max = 0;
     run_stress(&policy, 40, 50);
 }
@@ -293,7 +293,7 @@ END_TEST
 
 START_TEST(with_one_frame_of_a_flow_in_the_express_lane)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.express_flow_max = 1;
     run_stress(&policy, 20, 10);
 }
@@ -301,7 +301,7 @@ END_TEST
 
 START_TEST(with_a_flow_that_may_fill_the_express_lane)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.express_flow_max = 256;
     run_stress(&policy, 20, 3);
 }
@@ -309,7 +309,7 @@ END_TEST
 
 START_TEST(with_flow_queues)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.bulk = BULK_FQ;
     run_stress(&policy, (uint32_t)_i * 30, 30);
 }
@@ -317,7 +317,7 @@ END_TEST
 
 START_TEST(with_flow_queues_and_batches_put_off)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.bulk = BULK_FQ;
     policy.on_budget = ON_BUDGET_REQUEUE;
     policy.retry_wait = policy.retry_deadline = 1000;
@@ -329,7 +329,7 @@ END_TEST
 
 START_TEST(with_flow_queues_of_a_few_bytes)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.bulk = BULK_FQ;
     policy.on_budget = ON_BUDGET_REQUEUE;
     policy.queue_max = 20000;
@@ -340,7 +340,7 @@ END_TEST
 
 START_TEST(with_one_lane_put_off_as_one)
 {
-    struct policy policy = policy_standard();
+    struct policy policy = policy_fifo_drop();
     policy.on_budget = ON_BUDGET_REQUEUE;
     policy.retry_wait = policy.retry_deadline = 1000;
     policy.codel_target = 50 * NS_PER_US;
@@ -353,7 +353,7 @@ START_TEST(with_policies_that_change_all_the_time)
 {
     struct policy policy[POLICIES];
     for (uint32_t i = 0; i < POLICIES; i++) {
-        policy[i] = policy_standard();
+        policy[i] = policy_fifo_drop();
         policy[i].bulk = i % 2 ? BULK_FQ : BULK_FIFO;
         policy[i].on_budget = i / 2 ? ON_BUDGET_REQUEUE : ON_BUDGET_DROP;
         policy[i].retry_wait = policy[i].retry_deadline = i / 2 ? 1000 : 20000;

@@ -205,6 +205,15 @@ struct test_path {
     struct scripted_port far;
 };
 
+/* The standard policy but for the two that these suites set themselves where they mean queues. */
+static inline struct policy policy_fifo_drop(void)
+{
+    struct policy policy = policy_standard();
+    policy.bulk = BULK_FIFO;
+    policy.on_budget = ON_BUDGET_DROP;
+    return policy;
+}
+
 /* The path and its writer; frames are pushed by hand. The clock is a fake one. */
 static inline struct test_path *test_path_open(uint32_t max_frame_bytes)
 {
@@ -217,7 +226,7 @@ static inline struct test_path *test_path_open(uint32_t max_frame_bytes)
     path->stats = aligned_alloc(SHARED_LINE_BYTES, stats_bytes);
     ck_assert_ptr_nonnull(path->stats);
     memset(path->stats, 0, stats_bytes);
-    path->policy = policy_standard();
+    path->policy = policy_fifo_drop();
     path->meter = (struct regime_meter){.now_ns = TEST_START_NS, .time_ns = path->time_ns};
     path->step =
         (struct agent_step){.meter = &path->meter, .policy = &path->policy, .wakes_sent = &path->wakes_sent};
