@@ -31,7 +31,7 @@
 #define WRITER_PROBE_LATE_NS    (10 * NS_PER_MS)
 #define WRITER_EXPIRE_FRAMES    64u /* expired frames dropped a step */
 
-_Static_assert(WRITER_TURNS_MAX * WRITER_SUB_BATCH_BYTES == PATH_STEP_BYTES, "the reader counts on it");
+_Static_assert(WRITER_TURNS_MAX *WRITER_SUB_BATCH_BYTES == PATH_STEP_BYTES, "the reader counts on it");
 
 struct writer_cut;
 struct writer_queues;
