@@ -5,7 +5,7 @@
  * is of two runs of the same round. What is missing or fails is in the table, with the reason. */
 #include "bench.h"
 #include "compare_peers.h"
-#include "plot.h"
+#include "plot_svg.h"
 #include "traffic.h"
 
 #include <errno.h>
@@ -518,20 +518,16 @@ static int plot_work(size_t number)
         return 0;
     snprintf(path, sizeof(path), "%s/%s.svg", settings.plots, work->name);
     snprintf(title, sizeof(title), "%s", work->title);
-    return plot_bars(path, title,
-                     work->kind == KIND_FLOW      ? "kframes/s, with minimum and maximum"
-                     : work->kind == KIND_LATENCY ? "microseconds: median, to the 99th percentile"
-                                                  : "share of a core",
-                     work->kind == KIND_LATENCY, bars, count);
+    return plot_svg_bars(path, title,
+                         work->kind == KIND_FLOW      ? "kframes/s, with minimum and maximum"
+                         : work->kind == KIND_LATENCY ? "microseconds: median, to the 99th percentile"
+                                                      : "share of a core",
+                         work->kind == KIND_LATENCY, bars, count);
 }
 
 static void plot_all(void)
 {
     int err = 0;
-    if (!plot_available()) {
-        fprintf(stderr, "warning compare: --plots: gnuplot is not installed (perf/packages)\n");
-        return;
-    }
     if (mkdir(settings.plots, 0777) != 0 && errno != EEXIST)
         err = -errno;
     for (size_t work = 0; !err && work < WORKS; work++)
@@ -547,7 +543,7 @@ static const char *rounds_text, *window_text;
 static const struct bench_flag flags[] = {
     {"work", "LIST", "of the names above each table", &settings.work_list},
     {"peers", "LIST", "of the names in the tables, such as bare,socat", &settings.peer_list},
-    {"plots", "FOLDER", "draw an SVG for each work there (needs gnuplot)", &settings.plots},
+    {"plots", "FOLDER", "draw an SVG for each work there", &settings.plots},
     {"urgent", NULL, "run at the highest priority, against other work", &settings.urgent},
     {"rounds", "N", "rounds at most, default 5 (--quick) or 25 (--full)", &rounds_text},
     {"window", "MS", "measured part of a run: 150 (--quick), 400 (--full)", &window_text},

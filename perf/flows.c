@@ -5,98 +5,38 @@
  * of the thread, of a burst that first fills the bulk lane and then empties it, so that the queues hold frames of
  * many flows. What the reference costs (an EtherType that no rule knows, FIFO) is not classifier nor flow queues. */
 #include "bench.h"
-#include "rig.h"
+#include "rig_cost.h"
 
-#include <arpa/inet.h>
 #include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define FRAME_BYTES    1514u
-#define HEADER_BYTES   64u
-#define BURST_CALLS    8u /* receive calls before the writer's turn: 512 frames wait */
-#define FRAMES_QUICK   200000u
-#define FRAMES_FULL    2000000u
-#define ROUNDS_QUICK   9u
-#define ROUNDS_FULL    25u
-#define ROUNDS_MAX     200u
-#define FLOW_COUNTS    4u
-#define AIM_NS         100.0
-#define AIM_GROWTH     1.2
-#define ETHERTYPE_IPV4 0x0800u
-#define ETHERTYPE_NONE 0x88b5u /* for local experiments: IEEE 802, 9.2.4 */
+#define BURST_FRAMES 512u /* that wait before the writer's turn */
+#define FRAME_BYTES  1514u
+#define FRAMES_QUICK 200000u
+#define FRAMES_FULL  2000000u
+#define ROUNDS_QUICK 9u
+#define ROUNDS_FULL  25u
+#define ROUNDS_MAX   200u
+#define FLOW_COUNTS  4u
+#define AIM_NS       100.0
+#define AIM_GROWTH   1.2
 
 enum subject { PLAIN, FIFO, FQ, SUBJECTS };
 
 static const char *const subject_name[SUBJECTS] = {"fifo_unclassified", "fifo", "fq"};
 static const uint32_t flow_counts[FLOW_COUNTS] = {10, 1000, 100000, 1000000};
 
-/* Frames of flows that are drawn at random. */
-struct source {
-    uint8_t header[HEADER_BYTES];
-    uint32_t flows;
-    uint64_t random;
-};
-
-/* A flow is an address pair and a port: 65,536 flows a pair, scattered as clients are. */
-static void set_flow(uint8_t *header, uint32_t flow)
-{
-    uint32_t source = htonl(0x0a000000u + (flow >> 10));
-    uint16_t port = htons((uint16_t)(1024 + (flow & 1023)));
-    memcpy(header + 26, &source, sizeof(source));
-    memcpy(header + 34, &port, sizeof(port));
-}
-
-static uint32_t next_frame(void *context, uint8_t *at)
-{
-    struct source *source = context;
-    memcpy(at, source->header, HEADER_BYTES);
-    set_flow(at, (uint32_t)(bench_random(&source->random) % source->flows));
-    return FRAME_BYTES;
-}
-
-static void build_header(uint8_t header[HEADER_BYTES], uint16_t ether_type)
-{
-    static const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2};
-    const uint16_t type = htons(ether_type), ip_bytes = htons(FRAME_BYTES - 14), far_port = htons(443);
-    const uint32_t far = htonl(0x0a630001);
-    memset(header, 0, HEADER_BYTES);
-    memcpy(header, macs, sizeof(macs));
-    memcpy(header + 12, &type, sizeof(type));
-    header[14] = 0x45;
-    memcpy(header + 16, &ip_bytes, sizeof(ip_bytes));
-    header[20] = 0x40; /* not to be fragmented */
-    header[22] = 64;
-    header[23] = 6; /* TCP */
-    memcpy(header + 30, &far, sizeof(far));
-    memcpy(header + 36, &far_port, sizeof(far_port));
-    header[46] = 0x50;
-    header[47] = 0x10; /* ACK */
-}
-
 /* CPU nanoseconds a frame, or NAN. */
 static double measure(enum subject subject, uint32_t flows, uint64_t frames)
 {
-    static struct rig rig;
-    static struct rig_port near, far;
-    struct source source = {.flows = flows, .random = 1};
-    struct policy policy = policy_standard();
-    double ns = (double)NAN;
-    policy.bulk = subject == FQ ? BULK_FQ : BULK_FIFO;
-    build_header(source.header, subject == PLAIN ? ETHERTYPE_NONE : ETHERTYPE_IPV4);
-    rig_port_open(&near, next_frame, &source);
-    rig_port_open(&far, NULL, NULL);
-    if (rig_open(&rig, &near.port, &far.port, &policy) != 0)
-        return ns;
-    int err = rig_burst(&rig, BURST_CALLS); /* to touch all memory once */
-    uint64_t before = far.taken_frames, from_ns = bench_thread_cpu_ns();
-    while (!err && far.taken_frames - before < frames)
-        err = rig_burst(&rig, BURST_CALLS);
-    if (!err)
-        ns = (double)(bench_thread_cpu_ns() - from_ns) / (double)(far.taken_frames - before);
-    rig_close(&rig);
-    return ns;
+    const struct rig_cost_spec cost = {.unclassified = subject == PLAIN,
+                                       .queued = subject == FQ,
+                                       .flows = flows,
+                                       .frame_bytes = FRAME_BYTES,
+                                       .burst_frames = BURST_FRAMES};
+    return rig_cost_of(&cost, frames);
 }
 
 /* --- the program --- */

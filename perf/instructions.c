@@ -160,7 +160,7 @@ static int open_case(struct bench *bench, const struct case_ *work)
         near = &bench->sockets[0];
         far = &bench->sockets[1];
     }
-    return rig_open(&bench->rig, near, far, &policy);
+    return rig_open(&bench->rig, near, far, &policy, NULL);
 }
 
 /* The machines' side of the sockets. Returns 0 or -errno. */

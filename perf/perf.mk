@@ -18,14 +18,16 @@ endif
 
 PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_COMMON)
 
-PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_ends compare_peers plot relay traffic) $(PERF_COMMON)
+PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_ends compare_peers plot_svg relay traffic) $(PERF_COMMON)
 
 PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_lab mix plot_svg relay) $(PERF_COMMON)
-PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig) $(PERF_COMMON)
+PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig_cost rig) $(PERF_COMMON)
+PERF_SCALE   = $(patsubst %,$(BUILD)/obj/perf/%.o,scale scale_links rig_cost rig plot_svg relay) $(PERF_COMMON)
 PERF_INSTRUCTIONS = $(patsubst %,$(BUILD)/obj/perf/%.o,instructions rig)
 
 PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward $(BUILD)/perf/compare \
-                $(BUILD)/perf/lanes $(BUILD)/perf/flows $(BUILD)/perf/instructions
+                $(BUILD)/perf/lanes $(BUILD)/perf/flows $(BUILD)/perf/scale \
+                $(BUILD)/perf/instructions
 
 .PHONY: perf check-perf-smoke check-instructions instructions-bound
 perf: all | deps-perf
@@ -70,6 +72,11 @@ $(BUILD)/perf/flows: $(PERF_FLOWS) $(BUILD)/lib/engine.a
 	@echo '  $@'
 	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
 
+$(BUILD)/perf/scale: $(PERF_SCALE) $(BUILD)/lib/engine.a | $(BUILD)/vmlane
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
 $(BUILD)/perf/instructions: $(PERF_INSTRUCTIONS) $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
 	@echo '  $@'
@@ -87,4 +94,4 @@ check-perf-smoke: all $(PERF_PROGRAMS)
 	tests/perf-smoke $(BUILD)
 	tests/profile-smoke $(BUILD)
 
--include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)
+-include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_SCALE:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)

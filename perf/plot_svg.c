@@ -12,6 +12,8 @@
 #define TOP          40.0
 #define BETWEEN      30.0
 #define BOTTOM       45.0
+#define BAR_STEP     26.0
+#define BAR_NAMES    170.0 /* left of the bars */
 
 /* Okabe and Ito's palette, which colour-blind readers can tell apart. */
 static const char *const colours[PLOT_SERIES_MAX] = {"#000000", "#d55e00", "#e69f00", "#56b4e9",
@@ -55,15 +57,26 @@ static double panel_highest(const struct plot_panel *panel)
 
 static struct axis x_axis(const struct plot_panel *panels, size_t panel_count)
 {
-    double highest = 1e-9;
+    double highest = 1e-9, lowest = INFINITY;
     for (size_t p = 0; p < panel_count; p++) {
         for (size_t i = 0; i < panels[p].series_count; i++) {
             const struct plot_series *series = &panels[p].series[i];
-            if (series->points > 0)
-                highest = fmax(highest, series->x[series->points - 1]);
+            if (series->points == 0)
+                continue;
+            highest = fmax(highest, series->x[series->points - 1]);
+            lowest = fmin(lowest, series->x[0]);
         }
     }
-    return (struct axis){.high = highest, .from = LEFT, .to = WIDTH - RIGHT, .step = nice_step(highest, 10)};
+    struct axis axis = {.from = LEFT, .to = WIDTH - RIGHT, .logarithmic = panels[0].log_x};
+    if (axis.logarithmic) {
+        axis.low = floor(log10(fmin(lowest, highest)));
+        axis.high = fmax(ceil(log10(highest) - 1e-9), axis.low + 1);
+        axis.step = 1;
+    } else {
+        axis.high = highest;
+        axis.step = nice_step(highest, 10);
+    }
+    return axis;
 }
 
 static struct axis y_axis(const struct plot_panel *panel, double top)
@@ -92,9 +105,11 @@ static void draw_frame(FILE *file, const struct axis *x, const struct axis *y, c
                 "<path d='M%g %.1fH%g' stroke='#ddd'/><text x='%g' y='%.1f' text-anchor='end'>%.6g</text>\n",
                 x->from, place, x->to, x->from - 6, place + 4, value);
     }
-    for (double at = 0; last && at <= x->high * 1.0001; at += x->step)
-        fprintf(file, "<text x='%.1f' y='%g' text-anchor='middle'>%.6g</text>\n", axis_place(x, at),
-                y->from + 16, at);
+    for (double at = x->low; last && at <= x->high * 1.0001; at += x->step) {
+        double value = x->logarithmic ? pow(10, at) : at;
+        fprintf(file, "<text x='%.1f' y='%g' text-anchor='middle'>%.7g</text>\n", axis_place(x, value),
+                y->from + 16, value);
+    }
     fprintf(file, "<text transform='translate(16 %g) rotate(-90)' text-anchor='middle'>%s</text>\n",
             (y->from + y->to) / 2, y_label);
 }
@@ -118,18 +133,36 @@ static void draw_series(FILE *file, const struct axis *x, const struct axis *y,
             WIDTH - RIGHT + 10, row - 4, colours[number], WIDTH - RIGHT + 38, row, series->name);
 }
 
+static FILE *open_picture(const char *path, const char *title, double height)
+{
+    FILE *file = fopen(path, "we");
+    if (file)
+        fprintf(file,
+                "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %g %g' font-family='sans-serif' "
+                "font-size='12'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n"
+                "<text x='%g' y='24' font-size='15'>%s</text>\n",
+                WIDTH, height, LEFT, title);
+    return file;
+}
+
+/* Writes the label below and ends the picture. */
+static int close_picture(FILE *file, const char *x_label, double middle, double height)
+{
+    fprintf(file, "<text x='%g' y='%g' text-anchor='middle'>%s</text>\n</svg>\n", middle, height - 10,
+            x_label);
+    bool failed = ferror(file) != 0;
+    if (fclose(file) != 0)
+        return -errno;
+    return failed ? -EIO : 0;
+}
+
 int plot_svg_write(const char *path, const char *title, const char *x_label, const struct plot_panel *panels,
                    size_t panel_count)
 {
     double height = TOP + (PANEL_HEIGHT + BETWEEN) * (double)panel_count - BETWEEN + BOTTOM;
-    FILE *file = fopen(path, "we");
+    FILE *file = open_picture(path, title, height);
     if (!file)
         return -errno;
-    fprintf(file,
-            "<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 %g %g' font-family='sans-serif' "
-            "font-size='12'>\n<rect width='100%%' height='100%%' fill='#fff'/>\n"
-            "<text x='%g' y='24' font-size='15'>%s</text>\n",
-            WIDTH, height, LEFT, title);
     struct axis x = x_axis(panels, panel_count);
     for (size_t p = 0; p < panel_count; p++) {
         struct axis y = y_axis(&panels[p], TOP + (PANEL_HEIGHT + BETWEEN) * (double)p);
@@ -137,10 +170,35 @@ int plot_svg_write(const char *path, const char *title, const char *x_label, con
         for (size_t i = 0; i < panels[p].series_count && i < PLOT_SERIES_MAX; i++)
             draw_series(file, &x, &y, &panels[p].series[i], i);
     }
-    fprintf(file, "<text x='%g' y='%g' text-anchor='middle'>%s</text>\n</svg>\n", (x.from + x.to) / 2,
-            height - 10, x_label);
-    bool failed = ferror(file) != 0;
-    if (fclose(file) != 0)
+    return close_picture(file, x_label, (x.from + x.to) / 2, height);
+}
+
+int plot_svg_bars(const char *path, const char *title, const char *unit, bool logarithmic,
+                  const struct plot_bar *bars, size_t count)
+{
+    double height = TOP + BAR_STEP * (double)count + BOTTOM, highest = 1e-9, lowest = INFINITY;
+    for (size_t i = 0; i < count; i++) {
+        highest = fmax(highest, bars[i].high);
+        lowest = fmin(lowest, bars[i].low > 0 ? bars[i].low : bars[i].value);
+    }
+    struct axis x = {.from = BAR_NAMES, .to = WIDTH - LEFT, .logarithmic = logarithmic};
+    x.low = logarithmic ? floor(log10(fmax(lowest, 1e-3))) : 0;
+    x.high = logarithmic ? fmax(ceil(log10(highest)), x.low + 1) : highest * 1.05;
+    x.step = logarithmic ? 1 : nice_step(x.high, 8);
+    FILE *file = open_picture(path, title, height);
+    if (!file)
         return -errno;
-    return failed ? -EIO : 0;
+    struct axis y = {.from = height - BOTTOM, .to = TOP, .low = 1, .step = 0.5}; /* no marks */
+    draw_frame(file, &x, &y, "", true);
+    for (size_t i = 0; i < count; i++) {
+        double middle = TOP + BAR_STEP * ((double)i + 0.5), end = axis_place(&x, bars[i].value);
+        fprintf(file,
+                "<rect x='%g' y='%.1f' width='%.1f' height='%g' fill='%s' fill-opacity='0.8'/>"
+                "<path d='M%.1f %.1fH%.1f' stroke='#222' stroke-width='1.5'/>"
+                "<text x='%g' y='%.1f' text-anchor='end'>%s</text><text x='%g' y='%.1f'>%.4g</text>\n",
+                x.from, middle - 0.35 * BAR_STEP, end - x.from, 0.7 * BAR_STEP, colours[6],
+                axis_place(&x, bars[i].low), middle, axis_place(&x, bars[i].high), BAR_NAMES - 6, middle + 4,
+                bars[i].name, WIDTH - LEFT + 6, middle + 4, bars[i].value);
+    }
+    return close_picture(file, unit, (x.from + x.to) / 2, height);
 }

@@ -15,7 +15,11 @@ static uint32_t memory_rx(struct port *port, uint32_t queue, struct arena *pool,
     (void)queue, (void)now_ns;
     if (!own->next_frame)
         return 0;
+    if (own->most_frames > 0 && own->most_frames < max_frames)
+        max_frames = own->most_frames;
     uint32_t armed = rx_slots_arm(&own->slots, pool, max_frames);
+    if (armed > max_frames)
+        armed = max_frames;
     for (uint32_t i = 0; i < armed; i++) {
         uint32_t bytes = own->next_frame(own->context, own->slots.part[i][0].iov_base);
         descs += rx_slots_take(&own->slots, i, bytes, false, &out[descs]);
@@ -68,24 +72,33 @@ void rig_port_open(struct rig_port *port, uint32_t (*next_frame)(void *, uint8_t
     port->context = context;
 }
 
-int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy)
+static struct stats_path *make_stats(void)
+{
+    size_t bytes =
+        (sizeof(struct stats_path) + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
+    struct stats_path *stats = aligned_alloc(SHARED_LINE_BYTES, bytes);
+    if (stats)
+        memset(stats, 0, bytes);
+    return stats;
+}
+
+int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy,
+             struct stats_path *stats)
 {
     struct fault fault;
-    size_t stats_bytes =
-        (sizeof(*rig->stats) + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
+    uint32_t longest = near->facts.max_frame_bytes;
     memset(rig, 0, sizeof(*rig));
     rig->policy = *policy;
     rig->meter = (struct regime_meter){.now_ns = clock_now_ns(), .time_ns = rig->time_ns};
     rig->step =
         (struct agent_step){.meter = &rig->meter, .policy = &rig->policy, .wakes_sent = &rig->wakes_sent};
-    rig->stats = aligned_alloc(SHARED_LINE_BYTES, stats_bytes);
+    rig->owns_stats = stats == NULL;
+    rig->stats = stats ? stats : make_stats();
     if (!rig->stats)
         return -ENOMEM;
-    memset(rig->stats, 0, stats_bytes);
-    int err = path_memory_create(&rig->memory, "rig", RIG_FRAME_MAX_BYTES, &fault);
+    int err = path_memory_create(&rig->memory, "rig", longest, &fault);
     if (!err)
-        err = reader_open(&rig->reader, near, 0, RIG_FRAME_MAX_BYTES, &rig->memory, &rig->stats->reader,
-                          HASH_SEED);
+        err = reader_open(&rig->reader, near, 0, longest, &rig->memory, &rig->stats->reader, HASH_SEED);
     if (!err)
         err = writer_open(&rig->writer, far, 0, &rig->memory, rig->stats);
     return err;
@@ -97,7 +110,8 @@ void rig_close(struct rig *rig)
     writer_close(&rig->writer);
     reader_close(&rig->reader, &lost);
     path_memory_close(&rig->memory);
-    free(rig->stats);
+    if (rig->owns_stats)
+        free(rig->stats);
 }
 
 int rig_burst(struct rig *rig, uint32_t receive_calls)

@@ -20,14 +20,17 @@ struct rig_port {
     /* Writes the next frame's headers to `at` and returns the frame's length. Null: nothing to receive. */
     uint32_t (*next_frame)(void *context, uint8_t *at);
     void *context;
+    uint32_t most_frames; /* that one receive call gives; 0: as many as it asks for */
     uint64_t taken_frames;
 };
 
+/* For frames of at most RIG_FRAME_MAX_BYTES; a caller with longer ones writes port.facts.max_frame_bytes. */
 void rig_port_open(struct rig_port *port, uint32_t (*next_frame)(void *, uint8_t *), void *context);
 
 struct rig {
     struct path_memory memory;
     struct stats_path *stats;
+    bool owns_stats;
     struct policy policy;
     shared_u64 time_ns[REGIME_COUNT];
     struct regime_meter meter;
@@ -37,8 +40,10 @@ struct rig {
     struct writer writer;
 };
 
-/* Joins two open ports, which stay the caller's. Returns 0 or -errno. */
-int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy);
+/* Joins two open ports, which stay the caller's. `stats`: where the path counts, or null for memory of its own. Returns
+ * 0 or -errno. */
+int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy,
+             struct stats_path *stats);
 void rig_close(struct rig *rig);
 
 /* So many receive calls, one after the other, then the writer's steps until nothing waits. Returns 0, or -ETIMEDOUT if
