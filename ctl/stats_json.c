@@ -176,6 +176,15 @@ static json_t *histograms_json(const struct snapshot_path *path)
     return json_finish(json, failures);
 }
 
+static json_t *memory_json(const struct snapshot_path *path)
+{
+    json_t *json = json_object();
+    int failures = json_put(json, "pages", json_text(memory_pages_name[path->memory_pages]));
+    failures += json_put(json, "node",
+                         path->memory_node < 0 ? json_null() : json_number((uint64_t)path->memory_node));
+    return json_finish(json, failures);
+}
+
 static json_t *buffers_json(const struct snapshot_path *path)
 {
     json_t *json = json_object();
@@ -200,6 +209,7 @@ static json_t *path_json(const struct request *request, const struct snapshot_pr
     failures += json_put(json, "lanes", lanes_json(path));
     failures += json_put(json, "histograms", histograms_json(path));
     failures += json_put(json, "buffers", buffers_json(path));
+    failures += json_put(json, "memory", memory_json(path));
     failures += json_put(json, "return_lies", json_number(path->return_lies));
     return json_finish(json, failures);
 }

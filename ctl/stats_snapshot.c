@@ -127,6 +127,8 @@ static void read_path(const struct stats_path *from, struct snapshot_path *to)
         to->counter[i] += shared_u64_load_acquire(&from->reader.counters.value[i]);
     for (int i = COUNTER_FIRST_DROP; i <= COUNTER_LAST_DROP; i++)
         to->drops_frames += to->counter[i];
+    to->memory_pages = from->memory_pages < MEMORY_PAGES_KINDS ? from->memory_pages : MEMORY_PAGES_SMALL;
+    to->memory_node = from->memory_node;
     to->buffers_total = shared_u64_load_relaxed(&from->reader.buffers_total);
     to->buffers_away = shared_u64_load_relaxed(&from->reader.buffers_away);
     to->buffers_armed = shared_u64_load_relaxed(&from->reader.buffers_armed);

@@ -15,6 +15,7 @@
 #include "../shm/counters.h"
 #include "../shm/fault.h"
 #include "../shm/histogram.h"
+#include "../shm/memory_pages.h"
 #include "../shm/stats_layout.h"
 #include "../shm/stats_view.h"
 
@@ -59,6 +60,8 @@ struct snapshot_path {
     uint32_t queue;
     uint32_t reader_worker; /* indexes into the process's workers; may be out of range */
     uint32_t writer_worker;
+    uint32_t memory_pages;           /* enum memory_pages */
+    int32_t memory_node;             /* -1: not known */
     uint64_t tx_state;               /* enum link_state */
     uint64_t counter[COUNTER_COUNT]; /* the reader's and the writer's, added */
     uint64_t drops_frames;           /* sum over all causes */

@@ -233,6 +233,9 @@ static void show_buffers(struct page *page, const struct path_view *path)
     page_item(page, PAGE_PLAIN, "%s of %s away", units_count(&away, path->now->buffers_away),
               units_count(&total, path->now->buffers_total));
     page_item(page, PAGE_PLAIN, "%s armed for receive", units_count(&armed, path->now->buffers_armed));
+    page_item(page, PAGE_PLAIN, "on %s pages", memory_pages_name[path->now->memory_pages]);
+    if (memory_node_highest() > 0 && path->now->memory_node >= 0)
+        page_item(page, PAGE_PLAIN, "of node %d", path->now->memory_node);
     if (path->now->return_lies > 0)
         page_item(page, PAGE_BAD, "%s false returns: quarantined",
                   units_count(&lies, path->now->return_lies));

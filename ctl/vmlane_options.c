@@ -13,6 +13,7 @@ enum option_number {
     OPTION_B,
     OPTION_CPUS,
     OPTION_LAYOUT,
+    OPTION_HUGEPAGES,
     OPTION_STATS_GROUP,
     OPTION_KEEP_STATS,
     OPTION_LOG_LEVEL,
@@ -26,6 +27,7 @@ static const struct option fixed_options[] = {
     {"b", required_argument, NULL, OPTION_B},
     {"cpus", required_argument, NULL, OPTION_CPUS},
     {"layout", required_argument, NULL, OPTION_LAYOUT},
+    {"hugepages", required_argument, NULL, OPTION_HUGEPAGES},
     {"stats-group", required_argument, NULL, OPTION_STATS_GROUP},
     {"keep-stats", no_argument, NULL, OPTION_KEEP_STATS},
     {"log-level", required_argument, NULL, OPTION_LOG_LEVEL},
@@ -111,6 +113,8 @@ static int apply(struct vmlane_options *options, struct link_config *defaults, s
         return cpu_list_parse(&target->cpus, text, fault);
     case OPTION_LAYOUT:
         return layout_parse(&target->layout, text, fault);
+    case OPTION_HUGEPAGES:
+        return hugepages_parse(&target->hugepages, text, fault);
     case OPTION_STATS_GROUP:
         return set_group(options, text, fault);
     case OPTION_KEEP_STATS:
@@ -219,7 +223,9 @@ void vmlane_options_help(void)
            "  --b PORT          the network's side\n"
            "  --cpus LIST       cores for its workers, as 2,3 or 2-5; without: unpinned\n"
            "  --layout LAYOUT   shared (one worker a link), direction (one a direction),\n"
-           "                    dedicated (one an agent), or map:AGENT=CORE,... (shared)\n\n"
+           "                    dedicated (one an agent), or map:AGENT=CORE,... (shared)\n"
+           "  --hugepages WISH  for its buffers: on (reserved ones, or fail), off, or auto:\n"
+           "                    reserved, else transparent, else ordinary pages (auto)\n\n"
            "Ports, KIND:ADDRESS[,key=value...], with the keys they take (a comma in an\n"
            "address is written \\,):\n"
            "%s\n"

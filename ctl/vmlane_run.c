@@ -48,12 +48,17 @@ static json_t *port_json(const struct port *port)
 static int say_ready(const struct link *link, const char *control)
 {
     uint64_t arena_bytes = 0;
-    for (uint32_t i = 0; i < link->paths; i++)
-        arena_bytes += link->path[i].memory.arena_bytes;
+    enum memory_pages pages = MEMORY_PAGES_HUGE; /* of the path that has the smallest */
+    for (uint32_t i = 0; i < link->paths; i++) {
+        const struct path_memory *memory = &link->path[i].memory;
+        arena_bytes += memory->arena_bytes;
+        pages = memory->segment.pages < pages ? memory->segment.pages : pages;
+    }
     json_t *line =
-        json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:o,s:o}", "event", "ready", "link", link->config.name, "pid",
+        json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:s,s:o,s:o}", "event", "ready", "link", link->config.name, "pid",
                   (json_int_t)getpid(), "stats", link->stats.path, "control", control, "arena_bytes",
-                  (json_int_t)arena_bytes, "a", port_json(&link->port[0]), "b", port_json(&link->port[1]));
+                  (json_int_t)arena_bytes, "memory_pages", memory_pages_name[pages], "a",
+                  port_json(&link->port[0]), "b", port_json(&link->port[1]));
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     int put = text ? printf("%s\n", text) : -1;
     free(text);

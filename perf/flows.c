@@ -35,7 +35,8 @@ static double measure(enum subject subject, uint32_t flows, uint64_t frames)
                                        .queued = subject == FQ,
                                        .flows = flows,
                                        .frame_bytes = FRAME_BYTES,
-                                       .burst_frames = BURST_FRAMES};
+                                       .burst_frames = BURST_FRAMES,
+                                       .hugepages = HUGEPAGES_OFF};
     return rig_cost_of(&cost, frames);
 }
 

@@ -160,7 +160,7 @@ static int open_case(struct bench *bench, const struct case_ *work)
         near = &bench->sockets[0];
         far = &bench->sockets[1];
     }
-    return rig_open(&bench->rig, near, far, &policy, NULL);
+    return rig_open(&bench->rig, near, far, &policy, NULL, HUGEPAGES_OFF);
 }
 
 /* The machines' side of the sockets. Returns 0 or -errno. */

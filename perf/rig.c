@@ -83,7 +83,7 @@ static struct stats_path *make_stats(void)
 }
 
 int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy,
-             struct stats_path *stats)
+             struct stats_path *stats, enum hugepages hugepages)
 {
     struct fault fault;
     uint32_t longest = near->facts.max_frame_bytes;
@@ -96,7 +96,7 @@ int rig_open(struct rig *rig, struct port *near, struct port *far, const struct 
     rig->stats = stats ? stats : make_stats();
     if (!rig->stats)
         return -ENOMEM;
-    int err = path_memory_create(&rig->memory, "rig", longest, &fault);
+    int err = path_memory_create(&rig->memory, "rig", longest, hugepages, &fault);
     if (!err)
         err = reader_open(&rig->reader, near, 0, longest, &rig->memory, &rig->stats->reader, HASH_SEED);
     if (!err)

@@ -43,7 +43,7 @@ struct rig {
 /* Joins two open ports, which stay the caller's. `stats`: where the path counts, or null for memory of its own. Returns
  * 0 or -errno. */
 int rig_open(struct rig *rig, struct port *near, struct port *far, const struct policy *policy,
-             struct stats_path *stats);
+             struct stats_path *stats, enum hugepages hugepages);
 void rig_close(struct rig *rig);
 
 /* So many receive calls, one after the other, then the writer's steps until nothing waits. Returns 0, or -ETIMEDOUT if

@@ -60,7 +60,7 @@ int rig_cost_open(struct rig_cost *cost, const struct rig_cost_spec *spec)
     cost->near.most_frames = spec->burst_frames / calls;
     if (spec->frame_bytes > RIG_FRAME_MAX_BYTES)
         cost->near.port.facts.max_frame_bytes = cost->far.port.facts.max_frame_bytes = PORT_FRAME_MAX_BYTES;
-    return rig_open(&cost->rig, &cost->near.port, &cost->far.port, &policy, spec->stats);
+    return rig_open(&cost->rig, &cost->near.port, &cost->far.port, &policy, spec->stats, spec->hugepages);
 }
 
 void rig_cost_close(struct rig_cost *cost)

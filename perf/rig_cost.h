@@ -17,6 +17,7 @@ struct rig_cost_spec {
     uint32_t frame_bytes;
     uint32_t
         burst_frames; /* frames that wait for the writer's turn: up to a receive call's, or a multiple of them */
+    enum hugepages hugepages;
     struct stats_path *stats; /* where the path counts; null: memory of its own */
 };
 

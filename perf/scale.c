@@ -50,6 +50,7 @@ static double cost_by_flows(uint32_t subject, uint32_t flows);
 static double cost_by_batch(uint32_t subject, uint32_t frames);
 static double cost_by_bytes(uint32_t subject, uint32_t bytes);
 static double cost_by_socket_bytes(uint32_t subject, uint32_t bytes);
+static double cost_by_pages(uint32_t subject, uint32_t bytes);
 static double cost_by_readers(uint32_t subject, uint32_t readers);
 static double cost_by_links(uint32_t subject, uint32_t links);
 
@@ -95,6 +96,14 @@ static struct work {
      .base = 3,
      .points = 10,
      .x = {64, 256, 576, 1514, 1984, 4096, 9014, 16384, 32768, 65549}},
+    {.name = "pages",
+     .title = "bytes in a frame, 512 frames waiting, on small pages and by --hugepages auto, in memory",
+     .x_label = "bytes",
+     .subject = {"off", "auto"},
+     .cost = cost_by_pages,
+     .base = 1,
+     .points = 2,
+     .x = {64, 1514}},
     {.name = "readers",
      .title = "readers of the counters, 100 reads a second each, in memory",
      .x_label = "readers",
@@ -114,7 +123,7 @@ static struct work {
     {.name = "socket_bytes",
      .title = "bytes in a frame, unix socket to null: the kernel copies",
      .x_label = "bytes",
-     .subject = {"park"},
+     .subject = {"off", "auto"}, /* --hugepages */
      .cost = cost_by_socket_bytes,
      .points = 6,
      .x = {64, 576, 1514, 9014, 32768, 65000},
@@ -128,7 +137,7 @@ static uint64_t window_ms;
 static char folder[RELAY_FOLDER_BYTES];
 
 static const struct bench_flag flags[] = {
-    {"work", "LIST", "flows,batch,frame_bytes,readers,links,socket_bytes", &work_list},
+    {"work", "LIST", "flows,batch,frame_bytes,pages,readers,links...", &work_list},
     {"rounds", "N", "rounds of every work; else 20 and 3, --full 25", &rounds_text},
     {"window", "MS", "what is measured of a process: 120, --full 250", &window_text},
     {"plots", "FOLDER", "draw an SVG for each work there", &plots},
@@ -149,22 +158,41 @@ static const struct bench_spec program = {
 
 static double cost_by_flows(uint32_t subject, uint32_t flows)
 {
-    const struct rig_cost_spec spec = {
-        .queued = subject == 0, .flows = flows, .frame_bytes = 1514, .burst_frames = BURST_FLOWS};
+    const struct rig_cost_spec spec = {.queued = subject == 0,
+                                       .flows = flows,
+                                       .frame_bytes = 1514,
+                                       .burst_frames = BURST_FLOWS,
+                                       .hugepages = HUGEPAGES_OFF};
     return rig_cost_of(&spec, FRAMES);
 }
 
 static double cost_by_batch(uint32_t subject, uint32_t frames)
 {
-    const struct rig_cost_spec spec = {
-        .queued = subject == 0, .flows = 1000, .frame_bytes = 1514, .burst_frames = frames};
+    const struct rig_cost_spec spec = {.queued = subject == 0,
+                                       .flows = 1000,
+                                       .frame_bytes = 1514,
+                                       .burst_frames = frames,
+                                       .hugepages = HUGEPAGES_OFF};
     return rig_cost_of(&spec, FRAMES);
 }
 
 static double cost_by_bytes(uint32_t subject, uint32_t bytes)
 {
-    const struct rig_cost_spec spec = {
-        .queued = subject == 0, .flows = 1000, .frame_bytes = bytes, .burst_frames = BURST};
+    const struct rig_cost_spec spec = {.queued = subject == 0,
+                                       .flows = 1000,
+                                       .frame_bytes = bytes,
+                                       .burst_frames = BURST,
+                                       .hugepages = HUGEPAGES_OFF};
+    return rig_cost_of(&spec, FRAMES);
+}
+
+static double cost_by_pages(uint32_t subject, uint32_t bytes)
+{
+    const struct rig_cost_spec spec = {.queued = true,
+                                       .flows = 1000,
+                                       .frame_bytes = bytes,
+                                       .burst_frames = BURST_FLOWS,
+                                       .hugepages = subject == 0 ? HUGEPAGES_OFF : HUGEPAGES_AUTO};
     return rig_cost_of(&spec, FRAMES);
 }
 
@@ -242,7 +270,7 @@ static double cost_by_readers(uint32_t subject, uint32_t readers)
 
 /* --- processes --- */
 
-static double cost_of_links(uint32_t links, uint32_t frame_bytes, bool one_busy)
+static double cost_of_links(uint32_t links, uint32_t frame_bytes, bool one_busy, const char *hugepages)
 {
     const struct scale_links_spec spec = {.folder = folder,
                                           .links = links,
@@ -250,19 +278,19 @@ static double cost_of_links(uint32_t links, uint32_t frame_bytes, bool one_busy)
                                           .one_busy = one_busy,
                                           .cpu_near = options.cpus[0],
                                           .cpu_far = options.cpus[1],
-                                          .window_ms = (uint32_t)window_ms};
+                                          .window_ms = (uint32_t)window_ms,
+                                          .hugepages = hugepages};
     return scale_links_cost(&spec);
 }
 
 static double cost_by_links(uint32_t subject, uint32_t links)
 {
-    return cost_of_links(links, 64, subject == 0);
+    return cost_of_links(links, 64, subject == 0, "auto");
 }
 
 static double cost_by_socket_bytes(uint32_t subject, uint32_t bytes)
 {
-    (void)subject;
-    return cost_of_links(1, bytes, true);
+    return cost_of_links(1, bytes, true, subject == 0 ? "off" : "auto");
 }
 
 /* --- rounds --- */

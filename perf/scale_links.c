@@ -47,7 +47,7 @@ static void socket_path(char path[PATH_BYTES], const struct scale_links_spec *sp
 static void exec_vmlane(const struct scale_links_spec *spec, int out_fd)
 {
     static char text[SCALE_LINKS_MAX][2][PATH_BYTES + 32];
-    const char *argument[16 + 6 * SCALE_LINKS_MAX], *reason;
+    const char *argument[20 + 6 * SCALE_LINKS_MAX], *reason;
     char folder[2][PATH_BYTES], cpu[16];
     size_t count = 0;
     snprintf(folder[0], PATH_BYTES, "%.80s/run", spec->folder);
@@ -55,7 +55,8 @@ static void exec_vmlane(const struct scale_links_spec *spec, int out_fd)
     snprintf(cpu, sizeof(cpu), "%u", spec->cpu_far);
     setenv("VMLANE_RUNTIME_DIR", folder[0], 1);
     setenv("VMLANE_STATS_DIR", folder[1], 1);
-    const char *const head[] = {"vmlane", "run", "--cpus", cpu, "--idle", "park", "--log-level", "error"};
+    const char *const head[] = {"vmlane", "run",         "--cpus", cpu,           "--idle",
+                                "park",   "--log-level", "error",  "--hugepages", spec->hugepages};
     for (; count < sizeof(head) / sizeof(head[0]); count++)
         argument[count] = head[count];
     for (uint32_t i = 0; i < spec->links; i++) {

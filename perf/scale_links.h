@@ -18,6 +18,7 @@ struct scale_links_spec {
     bool one_busy;              /* frames go to the first link alone; else to each in turn */
     unsigned cpu_near, cpu_far; /* the sender's and the worker's */
     uint32_t window_ms;
+    const char *hugepages; /* --hugepages */
 };
 
 /* Starts it, measures one window, ends it. Returns CPU nanoseconds a frame of the worker's thread, or NAN after a

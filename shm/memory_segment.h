@@ -10,6 +10,7 @@
 #define VMLANE_SHM_MEMORY_SEGMENT_H
 
 #include "fault.h"
+#include "memory_pages.h"
 
 #include <stddef.h>
 
@@ -17,11 +18,17 @@ struct memory_segment {
     int fd;
     void *memory; /* page aligned, readable and writable */
     size_t bytes;
+    enum memory_pages pages; /* what it lies on, of one that was created here */
 };
 
 /* `label` appears in /proc/PID/maps. Returns 0 or -errno with a fault. */
 int memory_segment_create(struct memory_segment *segment, const char *label, size_t bytes,
                           struct fault *fault);
+
+/* The same on huge pages as wished; the segment may then be larger than asked for. Where HUGEPAGES_ON cannot be had the
+ * fault says how to reserve them. */
+int memory_segment_create_on(struct memory_segment *segment, const char *label, size_t bytes,
+                             enum hugepages wish, struct fault *fault);
 
 /* Maps a segment received from somebody else: its seals and size are checked first. The descriptor is the segment's
  * afterwards; on failure it stays the caller's, and the segment holds nothing. */

@@ -68,6 +68,21 @@ int memory_segment_create(struct memory_segment *segment, const char *label, siz
     return 0;
 }
 
+/* A program here has no say about pages: whatever they are is what it gets. */
+int memory_segment_create_on(struct memory_segment *segment, const char *label, size_t bytes,
+                             enum hugepages wish, struct fault *fault)
+{
+    if (wish == HUGEPAGES_ON) {
+        *segment = (struct memory_segment){.fd = -1};
+        return fault_set(
+            fault, FAULT_RUNTIME, ENOTSUP,
+            "cannot take huge pages for \"%s\": this system has none to reserve (use --hugepages "
+            "auto)",
+            label);
+    }
+    return memory_segment_create(segment, label, bytes, fault);
+}
+
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault)
 {
     struct stat status;

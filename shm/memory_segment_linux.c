@@ -51,6 +51,62 @@ int memory_segment_create(struct memory_segment *segment, const char *label, siz
     return 0;
 }
 
+static int explain_huge(const char *label, size_t bytes, int err, struct fault *fault)
+{
+    struct memory_pages_facts facts;
+    memory_pages_read(&facts);
+    if (err == -ENOSYS || facts.page_bytes == 0)
+        return fault_set(
+            fault, FAULT_RUNTIME, -err,
+            "cannot take huge pages for \"%s\": this kernel has none (built without CONFIG_HUGETLBFS; "
+            "use --hugepages auto)",
+            label);
+    uint64_t wanted = bytes / facts.page_bytes;
+    return fault_set(
+        fault, FAULT_RUNTIME, -err,
+        "cannot take %llu huge pages of %llu KiB for \"%s\": %s (%llu of the host's %llu are free; "
+        "every path of a link wants as many: reserve them with 'sysctl vm.nr_hugepages=N', or use "
+        "--hugepages auto)",
+        (unsigned long long)wanted, (unsigned long long)facts.page_bytes / 1024, label, strerror(-err),
+        (unsigned long long)facts.free_pages, (unsigned long long)facts.pages);
+}
+
+/* On reserved huge pages. Returns 0 or -errno with nothing left behind. */
+static int create_huge(struct memory_segment *segment, const char *label, size_t *bytes)
+{
+    int fd = memory_pages_open_huge(label, bytes);
+    if (fd < 0)
+        return fd;
+    *segment = (struct memory_segment){.fd = fd, .bytes = *bytes, .pages = MEMORY_PAGES_HUGE};
+    int err = fcntl(fd, F_ADD_SEALS, SEALS) != 0 ? -errno : map(segment);
+    if (err)
+        memory_segment_close(segment);
+    return err;
+}
+
+int memory_segment_create_on(struct memory_segment *segment, const char *label, size_t bytes,
+                             enum hugepages wish, struct fault *fault)
+{
+    size_t huge_bytes = bytes;
+    *segment = (struct memory_segment){.fd = -1};
+    int err = wish == HUGEPAGES_OFF ? -ENOTSUP : create_huge(segment, label, &huge_bytes);
+    if (!err)
+        return 0;
+    if (wish == HUGEPAGES_ON)
+        return explain_huge(label, huge_bytes, err, fault);
+    err = memory_segment_create(segment, label, bytes, fault);
+    if (err || wish == HUGEPAGES_OFF)
+        return err;
+    void *aligned = memory_pages_map(segment->fd, segment->bytes);
+    if (!aligned)
+        return 0; /* it goes without */
+    munmap(segment->memory, segment->bytes);
+    segment->memory = aligned;
+    if (memory_pages_collapse(aligned, segment->bytes))
+        segment->pages = MEMORY_PAGES_TRANSPARENT;
+    return 0;
+}
+
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault)
 {
     struct stat status;

@@ -70,6 +70,8 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_port, device_tx_dropped_frames);
     OFFSET(stats_port, peer_count);
     OFFSET(stats_port, counted);
+    OFFSET(stats_path, memory_pages);
+    OFFSET(stats_path, memory_node);
     OFFSET(stats_path, reader_worker);
     OFFSET(stats_path, reader);
     OFFSET(stats_path, writer);

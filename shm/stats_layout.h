@@ -116,6 +116,8 @@ struct stats_path {
     /* written by the control thread */
     _Alignas(SHARED_LINE_BYTES) uint32_t direction; /* 0: a to b, 1: b to a */
     uint32_t queue;
+    uint32_t memory_pages;    /* enum memory_pages: what its rings and buffers lie on */
+    int32_t memory_node;      /* where they lie; -1: not known */
     shared_u32 reader_worker; /* index into the process segment's workers */
     shared_u32 writer_worker;
     _Alignas(SHARED_LINE_BYTES) struct stats_path_reader reader;

@@ -38,6 +38,7 @@ static const struct {
      {"\"heap\" is not a layout", "shared, direction, dedicated"}},
     {"run --link web1 --a A --b B --layout map:a_to_b.reader=0", {"says nothing of a_to_b.writer"}},
     {"run --link web1 --a A --b B --layout map:pilot=0", {"\"pilot=0\" is not AGENT=CORE"}},
+    {"run --link web1 --a A --b B --hugepages some", {"hugepages \"some\"", "auto, on, off"}},
     {"run --link web1 --a A --b B --idle doze", {"--idle", "\"doze\"", "spin"}},
     {"run --link web1 --a A --b B --retry-wait 50", {"--retry-wait", "\"50\"", "us"}},
     {"run --link web1 --a A --b B --retry-max 1001", {"--retry-max", "1001", "1000"}},
@@ -96,7 +97,7 @@ END_TEST
 START_TEST(the_ready_line_says_where_all_is)
 {
     struct vmlane vmlane = vmlane_start("--link", "web1", "--a", text_of("unixgram:%s", in_folder("a")),
-                                        "--b", "tap:vm0,mac=02:00:00:00:00:09", NULL);
+                                        "--b", "tap:vm0,mac=02:00:00:00:00:09", "--hugepages", "off", NULL);
     const json_t *ready = vmlane.ready[0], *tap = json_object_get(ready, "b");
     ck_assert_str_eq(json_string_value(json_object_get(ready, "event")), "ready");
     ck_assert_str_eq(json_string_value(json_object_get(ready, "link")), "web1");
@@ -104,6 +105,7 @@ START_TEST(the_ready_line_says_where_all_is)
     ck_assert(path_exists(json_string_value(json_object_get(ready, "stats"))));
     ck_assert(path_exists(json_string_value(json_object_get(ready, "control"))));
     ck_assert_int_gt(json_integer_value(json_object_get(ready, "arena_bytes")), 0);
+    ck_assert_str_eq(json_string_value(json_object_get(ready, "memory_pages")), "small");
     ck_assert_str_eq(json_string_value(json_object_get(tap, "kind")), "tap");
     ck_assert_str_eq(json_string_value(json_object_get(tap, "mac")), "02:00:00:00:00:09");
     ck_assert_int_eq(json_integer_value(json_object_get(tap, "mtu")), 1500);

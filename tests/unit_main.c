@@ -17,6 +17,7 @@
     X(settings_suite)                                                                                        \
     X(histogram_suite)                                                                                       \
     X(memory_segment_suite)                                                                                  \
+    X(memory_pages_suite)                                                                                    \
     X(counters_suite)                                                                                        \
     X(tx_result_suite)                                                                                       \
     X(port_spec_suite)                                                                                       \

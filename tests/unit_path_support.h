@@ -222,7 +222,7 @@ static inline struct test_path *test_path_open(uint32_t max_frame_bytes)
         (sizeof *path->stats + SHARED_LINE_BYTES - 1) / SHARED_LINE_BYTES * SHARED_LINE_BYTES;
     struct fault fault;
     ck_assert_ptr_nonnull(path);
-    ck_assert_int_eq(path_memory_create(&path->memory, "unit", max_frame_bytes, &fault), 0);
+    ck_assert_int_eq(path_memory_create(&path->memory, "unit", max_frame_bytes, HUGEPAGES_OFF, &fault), 0);
     path->stats = aligned_alloc(SHARED_LINE_BYTES, stats_bytes);
     ck_assert_ptr_nonnull(path->stats);
     memset(path->stats, 0, stats_bytes);

@@ -67,7 +67,7 @@ static void open_path(struct test_path *own)
     own->from.ops = &own->counted_ops;
     shared_u64_store_relaxed(&own->rx_calls, 0);
     own->stats = lines(sizeof *own->stats);
-    ck_assert_int_eq(path_memory_create(&own->memory, "rest", 1522, &fault), 0);
+    ck_assert_int_eq(path_memory_create(&own->memory, "rest", 1522, HUGEPAGES_OFF, &fault), 0);
     ck_assert_int_eq(reader_open(&own->reader, &own->from, 0, 65550, &own->memory, &own->stats->reader, 1),
                      0);
     ck_assert_int_eq(writer_open(&own->writer, &own->to, 0, &own->memory, own->stats), 0);

@@ -219,6 +219,7 @@ static int start_link(struct engine *engine, struct link *link, struct fault *fa
     if (!err)
         err = get_workers(engine, link, fault);
     if (!err) {
+        link_place_memory(link);
         stats_segment_beat(&link->stats, clock_now_ns());
         err = stats_segment_publish(&link->stats, fault);
     }

@@ -102,7 +102,7 @@ static int make_path(struct link *link, uint32_t number, uint64_t hash_seed, str
         longest = PORT_FRAME_MAX_BYTES; /* super-frames are cut to what the other port takes */
     char label[STATS_NAME_BYTES + 32];
     snprintf(label, sizeof label, "vmlane:%s:%u", link->config.name, number);
-    int err = path_memory_create(&path->memory, label, longest, fault);
+    int err = path_memory_create(&path->memory, label, longest, link->config.hugepages, fault);
     if (err)
         return err;
     struct reader *reader = alone(sizeof *reader);
@@ -176,6 +176,20 @@ int link_open(struct link **opened, const struct link_config *config, gid_t stat
     link_show_state(link);
     *opened = link;
     return 0;
+}
+
+void link_place_memory(struct link *link)
+{
+    for (uint32_t i = 0; i < link->paths; i++) {
+        const struct memory_segment *segment = &link->path[i].memory.segment;
+        int32_t node = memory_node_of_cpu(link->placement.worker[2 * i]);
+        /* What cannot be moved works all the same: the segment shows where it is. */
+        if (node >= 0 && memory_node_highest() > 0)
+            memory_node_bind(segment->memory, segment->bytes, node);
+        struct stats_path *stats = &link->segment->path[i];
+        stats->memory_pages = segment->pages;
+        stats->memory_node = memory_node_of(segment->memory);
+    }
 }
 
 static uint32_t close_path(struct path *path)

@@ -22,6 +22,7 @@ struct link_config {
     char port[2][PORT_SPEC_BYTES]; /* a, b */
     struct layout layout;
     struct cpu_list cpus;
+    enum hugepages hugepages; /* for the memory of its paths */
     struct policy policy;
 };
 
@@ -62,6 +63,10 @@ int link_open(struct link **opened, const struct link_config *config, gid_t stat
 /* Drops what its lanes hold, closes ports and memory, retires the stats segment. No worker may run its agents. The
  * number of buffers that did not come home is returned: 0 unless there is a fault in vmlane. */
 uint32_t link_close(struct link *link, bool keep_stats);
+
+/* Once it is placed: moves each path's memory to the node of its reader's core, where the host has nodes and the worker
+ * is pinned, and shows in the segment what the memory lies on. */
+void link_place_memory(struct link *link);
 
 /* What waits in all lanes and queues. By anyone. */
 uint64_t link_depth(const struct link *link);

@@ -3,7 +3,7 @@
 #include <assert.h>
 
 int path_memory_create(struct path_memory *memory, const char *label, uint32_t max_frame_bytes,
-                       struct fault *fault)
+                       enum hugepages wish, struct fault *fault)
 {
     *memory = (struct path_memory){
         .segment = {.fd = -1},
@@ -15,7 +15,7 @@ int path_memory_create(struct path_memory *memory, const char *label, uint32_t m
     };
     memory->arena_bytes = arena_footprint(memory->cells, memory->larges);
     size_t rings = memory->bulk_bytes + memory->express_bytes + memory->returns_bytes;
-    int err = memory_segment_create(&memory->segment, label, rings + memory->arena_bytes, fault);
+    int err = memory_segment_create_on(&memory->segment, label, rings + memory->arena_bytes, wish, fault);
     if (err)
         return err;
     uint8_t *at = memory->segment.memory;

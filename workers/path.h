@@ -45,7 +45,7 @@ struct path_memory {
 
 /* Makes the memory of one path for frames of at most `max_frame_bytes`, with empty rings. Returns 0 or -errno. */
 int path_memory_create(struct path_memory *memory, const char *label, uint32_t max_frame_bytes,
-                       struct fault *fault);
+                       enum hugepages wish, struct fault *fault);
 void path_memory_close(struct path_memory *memory);
 
 #endif
