@@ -3,7 +3,7 @@
 #   make            build/vmlane, build/vmlanectl, build/libvmlane-stats.{so,a}
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
-#   make check-vm check-san check-build check-fuzz check-mutants   the slower suites
+#   make check-vm check-tools check-san check-build check-fuzz check-mutants   the slower suites
 #   make perf       build the benchmarks (build/perf/*)
 #   make deps       install what is missing (apt; the targets above do it by themselves)
 #   make format     clang-format in place

@@ -485,3 +485,9 @@ const char *snapshot_link_state_name(uint64_t state)
                                        [LINK_STATE_DOWN] = "down"};
     return state < sizeof name / sizeof name[0] ? name[state] : "unknown";
 }
+
+void snapshot_drop_cause(enum path_counter which, char *cause, size_t cause_bytes)
+{
+    const char *name = path_counter_info[which].name + strlen("drop_");
+    snprintf(cause, cause_bytes, "%.*s", (int)(strlen(name) - strlen("_frames")), name);
+}

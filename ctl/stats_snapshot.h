@@ -192,6 +192,9 @@ int snapshot_each_agent(const struct snapshot_process *process, size_t worker,
 /* Whether the worker runs an agent of the link. */
 bool snapshot_worker_serves(const struct snapshot_link *link, size_t worker);
 
+/* The cause that a drop counter counts: `lane_full` of `drop_lane_full_frames`. */
+void snapshot_drop_cause(enum path_counter which, char *cause, size_t cause_bytes);
+
 /* `waiting`, `up`, ...; `unknown` for a value that is none. */
 const char *snapshot_link_state_name(uint64_t state);
 

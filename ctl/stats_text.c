@@ -172,13 +172,6 @@ static void show_busy(struct page *page, const struct path_view *path)
                   units_duration(&most, wait->max));
 }
 
-/* `drop_lane_full_frames` is shown as `lane_full`. */
-static void drop_cause(enum path_counter which, char *cause, size_t cause_bytes)
-{
-    const char *name = path_counter_info[which].name + strlen("drop_");
-    snprintf(cause, cause_bytes, "%.*s", (int)(strlen(name) - strlen("_frames")), name);
-}
-
 static void show_drops(struct page *page, const struct path_view *path)
 {
     struct units_text count;
@@ -190,7 +183,7 @@ static void show_drops(struct page *page, const struct path_view *path)
     page_item(page, PAGE_WARN, "%s frames:", units_count(&count, path->now->drops_frames));
     for (int i = COUNTER_FIRST_DROP; i <= COUNTER_LAST_DROP; i++) {
         char cause[32];
-        drop_cause((enum path_counter)i, cause, sizeof cause);
+        snapshot_drop_cause((enum path_counter)i, cause, sizeof cause);
         nonzero_items(page, PAGE_WARN, path, &(struct named_counter){(enum path_counter)i, cause}, 1);
     }
 }

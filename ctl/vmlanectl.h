@@ -33,6 +33,7 @@ enum vmlanectl_option {
     OPTION_TIMES,
     OPTION_LISTEN,
     OPTION_TEXTFILE,
+    OPTION_SORT,
     OPTION_COUNT
 };
 
@@ -128,6 +129,7 @@ int vmlanectl_watch_lines(struct vmlanectl *ctl, struct sampler *sampler, bool j
 
 /* The commands. */
 int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_top(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_watch(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_stat(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);

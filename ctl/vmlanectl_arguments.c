@@ -12,6 +12,7 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_TIMES] = {"count", "N", "end after so many"},
     [OPTION_LISTEN] = {"listen", "ADDRESS:PORT", "serve HTTP on loopback: 127.0.0.1:9798, [::1]:9798"},
     [OPTION_TEXTFILE] = {"textfile", "FILE", "write FILE, by rename, for node_exporter"},
+    [OPTION_SORT] = {"sort", "KEY", "traffic, name, drops, wait or depth"},
 };
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */

@@ -19,6 +19,15 @@ static const struct vmlanectl_command commands[] = {
      .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_RATES) | OPTION_BIT(OPTION_WATCH),
      .operands_max = 1,
      .run = vmlanectl_stat},
+    {.name = "top",
+     .operands = "[NAME] [--interval SECONDS] [--sort KEY] [--count N]",
+     .summary = "a live view of the whole screen",
+     .text = "Links, lanes, rates, drops by cause, waits of the interval, history, workers; h shows\n"
+             "the keys. With a NAME it begins with all about that link. Where standard output is\n"
+             "no terminal it prints lines, as 'vmlanectl watch' does.\n",
+     .options = OPTION_BIT(OPTION_INTERVAL) | OPTION_BIT(OPTION_SORT) | OPTION_BIT(OPTION_TIMES),
+     .operands_max = 1,
+     .run = vmlanectl_top},
     {.name = "watch",
      .operands = "[NAME] [--interval SECONDS] [--count N] [--json]",
      .summary = "one line a second and link: rates, drops, waits, depth",

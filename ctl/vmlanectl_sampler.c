@@ -88,15 +88,11 @@ bool sampler_sleep(uint64_t *wake_ns, uint64_t interval_ns)
     return !sampler_is_told_to_end();
 }
 
-bool sampler_step(struct vmlanectl *ctl, struct sampler *sampler, int *status)
+bool sampler_take(struct vmlanectl *ctl, struct sampler *sampler, int *status)
 {
     struct stats_snapshot taken;
     struct fault fault;
     bool first = sampler->wake_ns == 0;
-    if (sampler->steps_left == 0 || sampler_is_told_to_end())
-        return false;
-    if (!first && !sampler_sleep(&sampler->wake_ns, sampler->interval_ns))
-        return false;
     if (stats_snapshot_take(&taken, &fault) != 0) {
         *status = vmlanectl_fail(ctl, &fault);
         return false;
@@ -115,6 +111,15 @@ bool sampler_step(struct vmlanectl *ctl, struct sampler *sampler, int *status)
     else if (sampler->steps_left != UINT64_MAX)
         sampler->steps_left--;
     return true;
+}
+
+bool sampler_step(struct vmlanectl *ctl, struct sampler *sampler, int *status)
+{
+    if (sampler->steps_left == 0 || sampler_is_told_to_end())
+        return false;
+    if (sampler->wake_ns != 0 && !sampler_sleep(&sampler->wake_ns, sampler->interval_ns))
+        return false;
+    return sampler_take(ctl, sampler, status);
 }
 
 void sampler_each_link(const struct sampler *sampler,

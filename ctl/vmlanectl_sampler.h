@@ -42,6 +42,9 @@ bool sampler_sleep(uint64_t *wake_ns, uint64_t interval_ns);
  * `before` do not count for --count. */
 bool sampler_step(struct vmlanectl *ctl, struct sampler *sampler, int *status);
 
+/* The same at once: for a caller that waits by itself. */
+bool sampler_take(struct vmlanectl *ctl, struct sampler *sampler, int *status);
+
 /* Calls `visit` for every link that was asked for, in the order of processes and names. */
 void sampler_each_link(const struct sampler *sampler,
                        void (*visit)(const struct sampler *sampler, const struct snapshot_process *process,

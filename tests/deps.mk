@@ -1,13 +1,15 @@
 # What vmlane needs from Debian, and how a target gets what is missing: as root by apt, otherwise it says so.
 # Lists, one package a line: tests/packages (build and `make check`), tests/vm/packages (guests and the demo),
-# tests/packages-slow (sanitizers, fuzzing, arm64), perf/packages (benchmarks and their peers).
+# tests/packages-slow (sanitizers, fuzzing, arm64), tests/packages-tools (what check-tools looks with), perf/packages (benchmarks and their peers).
 
-.PHONY: deps deps-vm deps-slow deps-perf
+.PHONY: deps deps-vm deps-slow deps-perf deps-tools
 deps:
 	@tests/install-packages tests/packages
 deps-vm: deps
 	@tests/install-packages tests/vm/packages
 deps-slow: deps
 	@tests/install-packages tests/packages-slow
+deps-tools: deps
+	@tests/install-packages tests/packages-tools
 deps-perf: deps
 	@tests/install-packages perf/packages

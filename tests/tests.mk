@@ -24,7 +24,7 @@ $(BUILD)/tests/scenario: $(SCENARIO_OBJ) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.
 	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(TEST_LIBS) $(LIBS)
 
 .PHONY: check check-unit check-scenario check-model check-rooms check-probes check-build check-vm check-san check-fuzz \
-        check-mutants check-arm64 demo
+        check-mutants check-arm64 check-tools demo
 
 check-probes: $(BUILD)/vmlane
 	CC="$(CC)" tests/check-probes $(BUILD)
@@ -68,6 +68,10 @@ check-build: | deps-slow deps-perf
 	tests/arm64
 	clang-format --dry-run -Werror $(C_FILES)
 	shellcheck -x -S warning $$(git grep -lE '^#!/(bin/sh|bin/bash|usr/bin/env bash)' -- ':!*.md')
+
+# The viewers in a real terminal, the metrics in a real prometheus.
+check-tools: all | deps-tools
+	tests/run-tools $(BUILD)
 
 check-fuzz: | deps-slow
 	tests/fuzz/run 20

@@ -11,6 +11,7 @@
     X(frame_headers_suite)                                                                                   \
     X(offload_suite)                                                                                         \
     X(ctl_stats_suite)                                                                                       \
+    X(ctl_top_suite)                                                                                         \
     X(ctl_watch_suite)                                                                                       \
     X(vmlane_stats_suite)                                                                                    \
     X(stats_segment_suite)                                                                                   \
