@@ -83,8 +83,8 @@ $(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/li
 	@echo '  $@'
 	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
-# What vmlanectl alone needs: an HTTP server for its exporter, a terminal for `top`.
-$(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += -lmicrohttpd -lncursesw -ltinfo
+# What vmlanectl alone needs: an HTTP server for its exporter, a terminal for `top`, scales for `plot`.
+$(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += -lm -lmicrohttpd -lncursesw -ltinfo
 
 include ctl/library.mk
 

@@ -77,7 +77,7 @@ void top_draw_end(void)
     refresh();
 }
 
-static attr_t attribute(int style)
+static attr_t attribute(unsigned style)
 {
     static const attr_t with_colour[TOP_STYLE_COUNT] = {
         [PAGE_PLAIN] = A_NORMAL, [PAGE_BOLD] = A_BOLD,     [PAGE_GOOD] = A_NORMAL,
@@ -89,7 +89,7 @@ static attr_t attribute(int style)
     if (!terminal.colour)
         return without[style];
     bool paired = style == PAGE_GOOD || style == PAGE_WARN || style == PAGE_BAD || style == TOP_HEADING;
-    return with_colour[style] | (paired ? (attr_t)COLOR_PAIR(style) : 0);
+    return with_colour[style] | (paired ? (attr_t)COLOR_PAIR((int)style) : 0);
 }
 
 /* How many columns of text there is room for. */
@@ -102,7 +102,7 @@ static int room(int row, int column, int columns)
 }
 
 /* Texts come from outside: what drives a terminal, or is no ASCII, is shown as `?`. */
-int top_draw_text(int row, int column, int columns, int style, const char *format, ...)
+int top_draw_text(int row, int column, int columns, unsigned style, const char *format, ...)
 {
     char text[TEXT_BYTES];
     va_list arguments;
@@ -120,13 +120,13 @@ int top_draw_text(int row, int column, int columns, int style, const char *forma
     return column + (length < most ? length : most);
 }
 
-void top_draw_right(int row, int column, int columns, int style, const char *text)
+void top_draw_right(int row, int column, int columns, unsigned style, const char *text)
 {
     int gap = columns - (int)strlen(text);
     top_draw_text(row, column + (gap > 0 ? gap : 0), columns, style, "%s", text);
 }
 
-void top_draw_bar(int row, int column, int columns, int style, double part)
+void top_draw_bar(int row, int column, int columns, unsigned style, double part)
 {
     int inner = columns - 2;
     if (inner < 1 || room(row, column, columns) < columns)

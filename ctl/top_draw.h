@@ -27,14 +27,14 @@ void top_draw_begin(void);
 void top_draw_end(void);
 
 /* Text from a column on, at most so many columns of it (INT_MAX: to the edge). Returns the column after it. */
-__attribute__((format(printf, 5, 6))) int top_draw_text(int row, int column, int columns, int style,
+__attribute__((format(printf, 5, 6))) int top_draw_text(int row, int column, int columns, unsigned style,
                                                         const char *format, ...);
 
 /* The same at the right end of a field of so many columns. */
-void top_draw_right(int row, int column, int columns, int style, const char *text);
+void top_draw_right(int row, int column, int columns, unsigned style, const char *text);
 
 /* `[####......]`, so many columns in all. */
-void top_draw_bar(int row, int column, int columns, int style, double part);
+void top_draw_bar(int row, int column, int columns, unsigned style, double part);
 
 /* The newest samples of a series, one a column, newest at the right; the highest of them is a full column. */
 void top_draw_spark(int row, int column, int columns, const struct top_history *history,

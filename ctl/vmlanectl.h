@@ -34,6 +34,8 @@ enum vmlanectl_option {
     OPTION_LISTEN,
     OPTION_TEXTFILE,
     OPTION_SORT,
+    OPTION_OUTPUT,
+    OPTION_LINK,
     OPTION_COUNT
 };
 
@@ -129,6 +131,8 @@ int vmlanectl_watch_lines(struct vmlanectl *ctl, struct sampler *sampler, bool j
 
 /* The commands. */
 int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_record(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_plot(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_top(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_watch(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);

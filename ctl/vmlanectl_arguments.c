@@ -13,6 +13,8 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_LISTEN] = {"listen", "ADDRESS:PORT", "serve HTTP on loopback: 127.0.0.1:9798, [::1]:9798"},
     [OPTION_TEXTFILE] = {"textfile", "FILE", "write FILE, by rename, for node_exporter"},
     [OPTION_SORT] = {"sort", "KEY", "traffic, name, drops, wait or depth"},
+    [OPTION_OUTPUT] = {"output", "FILE", "where it goes"},
+    [OPTION_LINK] = {"link", "NAME", "that link alone"},
 };
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */

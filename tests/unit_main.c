@@ -12,6 +12,7 @@
     X(offload_suite)                                                                                         \
     X(ctl_stats_suite)                                                                                       \
     X(ctl_top_suite)                                                                                         \
+    X(ctl_record_suite)                                                                                      \
     X(ctl_watch_suite)                                                                                       \
     X(vmlane_stats_suite)                                                                                    \
     X(stats_segment_suite)                                                                                   \
