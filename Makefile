@@ -84,7 +84,8 @@ $(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/li
 	$(Q)$(CC) $(BASE_FLAGS) $(CFLAGS) $(LDFLAGS) -o $@ $^ $(LIBS)
 
 # What vmlanectl alone needs: an HTTP server for its exporter, a terminal for `top`, scales for `plot`.
-$(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += -lm -lmicrohttpd -lncursesw -ltinfo
+CTL_LIBS_linux = -lm -lmicrohttpd -lncursesw -ltinfo
+$(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += $(CTL_LIBS_$(SYSTEM))
 
 include ctl/library.mk
 

@@ -47,10 +47,11 @@ static int whole_length(int fd, off_t length, off_t *whole)
         ssize_t got = pread(fd, block, part, length - (off_t)part);
         if (got != (ssize_t)part)
             return got < 0 ? -errno : -EIO;
-        char *end = memrchr(block, '\n', part);
-        if (end) {
-            *whole = length - (off_t)part + (end - block) + 1;
-            return 0;
+        for (size_t end = part; end > 0; end--) {
+            if (block[end - 1] == '\n') {
+                *whole = length - (off_t)(part - end);
+                return 0;
+            }
         }
         length -= (off_t)part;
     }

@@ -19,7 +19,25 @@ void top_draw_close(void);
 int top_draw_rows(void);
 int top_draw_columns(void);
 
-/* Waits for a key, at most so long; ERR if none came. A key of ncurses (KEY_UP, KEY_RESIZE, ...). */
+/* Keys that are no letters; letters are themselves. */
+enum {
+    TOP_KEY_NONE = -1, /* none was pressed */
+    TOP_KEY_ENTER = '\n',
+    TOP_KEY_ESCAPE = 27,
+    TOP_KEY_BACKSPACE = 127,
+    TOP_KEY_UP = 256,
+    TOP_KEY_DOWN,
+    TOP_KEY_LEFT,
+    TOP_KEY_RIGHT,
+    TOP_KEY_HOME,
+    TOP_KEY_END,
+    TOP_KEY_PAGE_UP,
+    TOP_KEY_PAGE_DOWN,
+    TOP_KEY_RESIZE, /* the terminal has another size now */
+    TOP_KEY_OTHER
+};
+
+/* Waits for a key, at most so long. */
 int top_draw_key(int milliseconds);
 
 /* An empty screen to draw on; then what was drawn is shown. */

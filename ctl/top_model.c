@@ -102,13 +102,11 @@ static double sort_value(const struct top_row *row, enum top_sort sort)
 }
 
 /* Highest first; equals, and all by name, in the order of names. */
-static int by_order(const void *left, const void *right, void *context)
+static int by_order(const void *left, const void *right)
 {
-    const struct top_model *model = context;
     const struct top_row *a = left, *b = right;
-    double a_value = sort_value(a, model->sort), b_value = sort_value(b, model->sort);
-    int order = a_value > b_value ? -1 : a_value < b_value ? 1 : strcmp(a->link->name, b->link->name);
-    return model->reverse ? -order : order;
+    int order = a->order > b->order ? -1 : a->order < b->order ? 1 : strcmp(a->link->name, b->link->name);
+    return a->reverse ? -order : order;
 }
 
 static void add_row(const struct sampler *sampler, const struct snapshot_process *process,
@@ -151,13 +149,15 @@ int top_model_arrange(struct top_model *model, const struct sampler *sampler)
     model->row_count = model->hidden_count = model->left_out_count = 0;
     sampler_each_link(sampler, add_row, model);
     for (size_t i = 0; i < model->row_count; i++) {
+        row[i].order = sort_value(&row[i], model->sort);
+        row[i].reverse = model->reverse;
         row[i].history = history_of(model, row[i].link->name);
         if (row[i].history == SIZE_MAX) {
             model->row_count = 0;
             return -ENOMEM;
         }
     }
-    qsort_r(row, model->row_count, sizeof *row, by_order, model);
+    qsort(row, model->row_count, sizeof *row, by_order);
     if (model->chosen[0] == '\0' && model->row_count > 0)
         snprintf(model->chosen, sizeof model->chosen, "%s", row[0].link->name);
     return 0;

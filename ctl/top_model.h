@@ -28,6 +28,8 @@ struct top_row {
     const struct snapshot_link *link;
     struct stats_interval side[2]; /* a to b, b to a */
     size_t history;                /* index */
+    double order;                  /* what it is sorted by; highest first, then by name */
+    bool reverse;                  /* the other way round, as the model has it */
 };
 
 enum top_sort {

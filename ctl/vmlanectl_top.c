@@ -1,7 +1,6 @@
 #include "top_view.h"
 
 #include <errno.h>
-#include <ncurses.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -11,7 +10,6 @@
 #define KEY_WAIT_MS       250                 /* longest time without a look at signals */
 #define INTERVAL_MIN_NS   UINT64_C(100000000)
 #define INTERVAL_MAX_NS   UINT64_C(64000000000)
-#define KEY_ESCAPE        27
 
 struct top {
     struct vmlanectl *ctl;
@@ -35,11 +33,11 @@ static void type_filter(struct top *top, int key)
 {
     char *filter = top->model.filter;
     size_t length = strlen(filter);
-    if (key == '\n' || key == '\r' || key == KEY_ENTER || key == KEY_ESCAPE)
+    if (key == TOP_KEY_ENTER || key == TOP_KEY_ESCAPE)
         top->view.typing = false;
-    if (key == KEY_ESCAPE)
+    if (key == TOP_KEY_ESCAPE)
         filter[0] = '\0';
-    if ((key == KEY_BACKSPACE || key == 127 || key == '\b') && length > 0)
+    if (key == TOP_KEY_BACKSPACE && length > 0)
         filter[length - 1] = '\0';
     if (key > ' ' && key < 127 && length + 1 < sizeof top->model.filter) {
         filter[length] = (char)key;
@@ -84,24 +82,24 @@ static bool take_motion(struct top *top, int key)
 {
     long page = top_draw_rows() / 4;
     switch (key) {
-    case KEY_UP:
+    case TOP_KEY_UP:
     case 'k':
         move_choice(top, -1);
         return true;
-    case KEY_DOWN:
+    case TOP_KEY_DOWN:
     case 'j':
         move_choice(top, 1);
         return true;
-    case KEY_PPAGE:
+    case TOP_KEY_PAGE_UP:
         move_choice(top, -page);
         return true;
-    case KEY_NPAGE:
+    case TOP_KEY_PAGE_DOWN:
         move_choice(top, page);
         return true;
-    case KEY_HOME:
+    case TOP_KEY_HOME:
         move_choice(top, -(long)TOP_LINKS_MAX - 1);
         return true;
-    case KEY_END:
+    case TOP_KEY_END:
         move_choice(top, (long)TOP_LINKS_MAX + 1);
         return true;
     default:
@@ -119,16 +117,13 @@ static void take_command(struct top *top, int key)
     case '?':
         top->view.screen = TOP_SCREEN_HELP;
         break;
-    case '\n':
-    case '\r':
-    case KEY_ENTER:
-    case KEY_RIGHT:
+    case TOP_KEY_ENTER:
+    case TOP_KEY_RIGHT:
         top->view.screen = TOP_SCREEN_LINK;
         break;
-    case KEY_ESCAPE:
-    case KEY_LEFT:
-    case KEY_BACKSPACE:
-    case 127:
+    case TOP_KEY_ESCAPE:
+    case TOP_KEY_LEFT:
+    case TOP_KEY_BACKSPACE:
         go_back(top);
         break;
     case 's':
@@ -151,7 +146,7 @@ static void take_command(struct top *top, int key)
     case ' ':
         top->view.paused = !top->view.paused;
         break;
-    case KEY_RESIZE:
+    case TOP_KEY_RESIZE:
         break;
     default:
         if (key >= '1' && key < '1' + (int)TOP_SORT_COUNT)
@@ -165,9 +160,9 @@ static void take_command(struct top *top, int key)
 static void take_key(struct top *top, int key)
 {
     top->view.message[0] = '\0';
-    if (top->view.typing && key != KEY_RESIZE)
+    if (top->view.typing && key != TOP_KEY_RESIZE)
         type_filter(top, key);
-    else if (top->view.screen == TOP_SCREEN_HELP && key != KEY_RESIZE)
+    else if (top->view.screen == TOP_SCREEN_HELP && key != TOP_KEY_RESIZE)
         go_back(top);
     else if (!take_motion(top, key))
         take_command(top, key);
@@ -208,7 +203,7 @@ static void run(struct top *top)
             break;
         top_view_draw(&top->view, &top->model, &top->sampler);
         int key = top_draw_key(key_wait_ms(top));
-        if (key != ERR)
+        if (key != TOP_KEY_NONE)
             take_key(top, key);
     }
 }

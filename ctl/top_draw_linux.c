@@ -63,8 +63,30 @@ int top_draw_columns(void)
 
 int top_draw_key(int milliseconds)
 {
+    static const struct {
+        int curses;
+        int key;
+    } keys[] = {{ERR, TOP_KEY_NONE},
+                {KEY_ENTER, TOP_KEY_ENTER},
+                {'\r', TOP_KEY_ENTER},
+                {KEY_BACKSPACE, TOP_KEY_BACKSPACE},
+                {'\b', TOP_KEY_BACKSPACE},
+                {KEY_UP, TOP_KEY_UP},
+                {KEY_DOWN, TOP_KEY_DOWN},
+                {KEY_LEFT, TOP_KEY_LEFT},
+                {KEY_RIGHT, TOP_KEY_RIGHT},
+                {KEY_HOME, TOP_KEY_HOME},
+                {KEY_END, TOP_KEY_END},
+                {KEY_PPAGE, TOP_KEY_PAGE_UP},
+                {KEY_NPAGE, TOP_KEY_PAGE_DOWN},
+                {KEY_RESIZE, TOP_KEY_RESIZE}};
     timeout(milliseconds);
-    return getch();
+    int key = getch();
+    for (size_t i = 0; i < sizeof keys / sizeof keys[0]; i++) {
+        if (keys[i].curses == key)
+            return keys[i].key;
+    }
+    return key >= 0 && key < 256 ? key : TOP_KEY_OTHER;
 }
 
 void top_draw_begin(void)
