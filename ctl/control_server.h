@@ -1,23 +1,28 @@
 /* control_server: the socket on which a running vmlane is told to change something.
  *
- * A unix stream socket, 0600, whose clients must be of our uid or root (SO_PEERCRED). A request is one line of JSON,
- * `{"command":"set","link":"web1","settings":{"retry-max":"20"}}`; the answer is one line,
- * `{"ok":true}` or `{"ok":false,"exit":2,"message":"..."}`; then the connection ends. A client that sends garbage,
- * too much, half a line or nothing, or does not read, is cut off after CONTROL_CLIENT_NS or CONTROL_LINE_BYTES; the
- * data plane does not notice any of them.
+ * A unix stream socket, 0600, whose clients must be of our uid or root (SO_PEERCRED). A request is one line, and so is
+ * the answer (control_commands.h says which); then the connection ends. A client that sends garbage, too much, half a
+ * line or nothing, or does not read, is cut off after CONTROL_CLIENT_NS or CONTROL_LINE_BYTES; the data plane does not
+ * notice any of them.
  *
  * All by the control thread; nothing here blocks. */
 #ifndef VMLANE_CTL_CONTROL_SERVER_H
 #define VMLANE_CTL_CONTROL_SERVER_H
 
 #include "../io/unix_address.h"
-#include "../workers/engine.h"
+#include "../workers/clock.h"
 
 #include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define CONTROL_CLIENTS_MAX 16
 #define CONTROL_LINE_BYTES  16384u
 #define CONTROL_CLIENT_NS   (2 * NS_PER_S)
+
+/* Acts on a request (without its newline). Returns the answer, allocated, without a newline; null: none. */
+typedef char *control_handler(void *context, const char *line, size_t bytes);
 
 struct control_client {
     int fd; /* -1: free */
@@ -29,13 +34,14 @@ struct control_client {
 struct control_server {
     int fd;
     struct unix_binding binding;
-    struct engine *engine;
+    control_handler *handle;
+    void *context;
     struct control_client client[CONTROL_CLIENTS_MAX];
 };
 
 /* Listens on `path`. Returns 0 or -errno with a fault. */
-int control_server_open(struct control_server *server, const char *path, struct engine *engine,
-                        struct fault *fault);
+int control_server_open(struct control_server *server, const char *path, control_handler *handle,
+                        void *context, struct fault *fault);
 void control_server_close(struct control_server *server);
 
 /* Fills `polls` (1 + CONTROL_CLIENTS_MAX entries) with what to wait for; returns how many. */

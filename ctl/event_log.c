@@ -56,6 +56,11 @@ static void take(struct event_log *log, const struct worker_event *event, uint64
     *unused = once;
 }
 
+void event_log_hear(void *log, const struct worker_event *event)
+{
+    take(log, event, clock_now_ns());
+}
+
 void event_log_take(struct event_log *log, struct engine *engine, uint64_t now_ns)
 {
     struct worker_event event;

@@ -22,6 +22,9 @@ struct event_log {
     uint64_t next_overflow_ns;
 };
 
+/* Hears one event; `log` is a struct event_log (engine_config.event). */
+void event_log_hear(void *log, const struct worker_event *event);
+
 /* Takes every event that is waiting, and writes what is due. */
 void event_log_take(struct event_log *log, struct engine *engine, uint64_t now_ns);
 

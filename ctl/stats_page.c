@@ -75,10 +75,9 @@ enum page_style page_life_style(enum stats_life life)
 
 enum page_style page_state_style(uint64_t link_state)
 {
-    static const enum page_style style[] = {[LINK_STATE_WAITING] = PAGE_WARN,
-                                            [LINK_STATE_UP] = PAGE_GOOD,
-                                            [LINK_STATE_REFUSED] = PAGE_WARN,
-                                            [LINK_STATE_STALLED] = PAGE_BAD,
-                                            [LINK_STATE_DOWN] = PAGE_BAD};
+    static const enum page_style style[] = {
+        [LINK_STATE_WAITING] = PAGE_WARN, [LINK_STATE_UP] = PAGE_GOOD,  [LINK_STATE_REFUSED] = PAGE_WARN,
+        [LINK_STATE_STALLED] = PAGE_BAD,  [LINK_STATE_DOWN] = PAGE_BAD, [LINK_STATE_PAUSED] = PAGE_WARN,
+        [LINK_STATE_REMOVED] = PAGE_BAD};
     return link_state < sizeof style / sizeof style[0] ? style[link_state] : PAGE_BAD;
 }

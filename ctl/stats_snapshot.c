@@ -266,8 +266,7 @@ static int collect_process(const char *file, const char *name, void *context)
     if (worker) {
         for (size_t i = 0; i < workers; i++)
             read_worker(&view.process->worker[i], &worker[i]);
-        while (workers > 0 && worker[workers - 1].name[0] == '\0')
-            workers--; /* places that no worker was started in */
+        COPY_TEXT(process->control, view.process->control);
         process->worker = worker;
         process->worker_count = workers;
     }
@@ -292,11 +291,39 @@ static int collect_link(const char *file, const char *name, void *context)
     return err ? no_memory(collection->fault) : 0;
 }
 
+static void move_place(struct snapshot_process *process, uint32_t from, uint32_t to)
+{
+    for (size_t i = 0; i < process->link_count; i++) {
+        for (size_t k = 0; k < process->link[i].path_count; k++) {
+            struct snapshot_path *path = &process->link[i].path[k];
+            path->reader_worker = path->reader_worker == from ? to : path->reader_worker;
+            path->writer_worker = path->writer_worker == from ? to : path->writer_worker;
+        }
+    }
+}
+
+/* Leaves out the places in which no worker runs. */
+static void close_ranks(struct snapshot_process *process)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < process->worker_count; i++) {
+        if (process->worker[i].name[0] == '\0') {
+            move_place(process, (uint32_t)i, UINT32_MAX);
+            continue;
+        }
+        process->worker[count] = process->worker[i];
+        move_place(process, (uint32_t)i, (uint32_t)count++);
+    }
+    process->worker_count = count;
+}
+
 static int collect(struct collection *collection)
 {
     int err = stats_dir_each(collection->dir_fd, STATS_KIND_PROCESS, collect_process, collection);
     if (!err)
         err = stats_dir_each(collection->dir_fd, STATS_KIND_LINK, collect_link, collection);
+    for (size_t i = 0; i < collection->snapshot->process_count; i++)
+        close_ranks(&collection->snapshot->process[i]);
     collection->snapshot->taken_ns = clock_ns(CLOCK_MONOTONIC);
     return err;
 }
@@ -431,7 +458,14 @@ const struct snapshot_worker *stats_snapshot_earlier_worker(const struct stats_s
                                                             size_t worker)
 {
     const struct snapshot_process *other = earlier_process(before, process);
-    return other && worker < other->worker_count ? &other->worker[worker] : NULL;
+    const struct snapshot_worker *wanted = &process->worker[worker];
+    for (size_t i = 0; other && i < other->worker_count; i++) {
+        const struct snapshot_worker *earlier = &other->worker[i];
+        if (earlier->thread_id == wanted->thread_id &&
+            (wanted->thread_id != 0 || strcmp(earlier->name, wanted->name) == 0))
+            return earlier;
+    }
+    return NULL;
 }
 
 static int visit_path_agents(const struct snapshot_link *link, const struct snapshot_path *path,
@@ -478,11 +512,10 @@ bool snapshot_worker_serves(const struct snapshot_link *link, size_t worker)
 
 const char *snapshot_link_state_name(uint64_t state)
 {
-    static const char *const name[] = {[LINK_STATE_WAITING] = "waiting",
-                                       [LINK_STATE_UP] = "up",
-                                       [LINK_STATE_REFUSED] = "refused",
-                                       [LINK_STATE_STALLED] = "stalled",
-                                       [LINK_STATE_DOWN] = "down"};
+    static const char *const name[] = {
+        [LINK_STATE_WAITING] = "waiting", [LINK_STATE_UP] = "up",     [LINK_STATE_REFUSED] = "refused",
+        [LINK_STATE_STALLED] = "stalled", [LINK_STATE_DOWN] = "down", [LINK_STATE_PAUSED] = "paused",
+        [LINK_STATE_REMOVED] = "removed"};
     return state < sizeof name / sizeof name[0] ? name[state] : "unknown";
 }
 

@@ -120,12 +120,13 @@ struct snapshot_process {
     uint64_t started_unix_ns;
     char boot_id[STATS_BOOT_BYTES];
     char build[STATS_BUILD_BYTES];
+    char control[STATS_PATH_BYTES]; /* empty if its own segment was not read */
     enum stats_life life;
     uint64_t heartbeat_age_ns;
     uint64_t uptime_ns;         /* of a dead one: how long it ran, as far as its heartbeat tells */
     struct snapshot_link *link; /* in name order */
     size_t link_count;
-    struct snapshot_worker *worker;
+    struct snapshot_worker *worker; /* those that run, in the order of their places */
     size_t worker_count;
 };
 

@@ -2,6 +2,7 @@
 
 #include "../workers/thread.h"
 #include "build.h"
+#include "control_commands.h"
 #include "control_server.h"
 #include "event_log.h"
 #include "runtime_dir.h"
@@ -18,6 +19,7 @@
 struct program {
     struct vmlane_options options;
     struct engine engine;
+    struct control_commands commands;
     struct control_server control;
     struct event_log events;
     int signals; /* as signals_open gives it */
@@ -82,7 +84,9 @@ static int open_all(struct program *program, struct fault *fault)
 {
     struct engine_config config = {.stats_group = program->options.stats_group,
                                    .build = vmlane_build,
-                                   .keep_stats = program->options.keep_stats};
+                                   .keep_stats = program->options.keep_stats,
+                                   .event = event_log_hear,
+                                   .event_context = &program->events};
     /* Before any thread starts, so that only the control thread hears them. */
     program->signals = signals_open(fault);
     if (program->signals < 0)
@@ -94,7 +98,9 @@ static int open_all(struct program *program, struct fault *fault)
     if (length < 0 || (size_t)length >= sizeof config.control)
         return fault_set(fault, FAULT_USAGE, ENAMETOOLONG, "runtime folder \"%s\" has too long a name",
                          folder);
-    int err = control_server_open(&program->control, config.control, &program->engine, fault);
+    program->commands.engine = &program->engine;
+    int err = control_server_open(&program->control, config.control, control_commands_run, &program->commands,
+                                  fault);
     if (err)
         return err;
     err = engine_open(&program->engine, &config, fault);

@@ -36,6 +36,9 @@ enum vmlanectl_option {
     OPTION_SORT,
     OPTION_OUTPUT,
     OPTION_LINK,
+    OPTION_PROCESS,
+    OPTION_LAYOUT,
+    OPTION_TIMEOUT,
     OPTION_COUNT
 };
 
@@ -129,6 +132,17 @@ struct sampler;
 /* One line a link and interval, until told to end; what `watch` does, and `top` where there is no terminal. */
 int vmlanectl_watch_lines(struct vmlanectl *ctl, struct sampler *sampler, bool json);
 
+/* The process that is meant where a command names no link: `--process PID`, or the only one that lives. Takes a snapshot
+ * and finds it; else as vmlanectl_find_link. */
+int vmlanectl_find_process(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
+                           struct stats_snapshot *snapshot, const struct snapshot_process **process);
+
+/* Asks the process of a link, or (link null) a process, to change something. Returns 0, the reply being the caller's to
+ * release, or a status with a message that says what a bare socket error cannot know: which link, that its process is
+ * dead or stopped. Takes the request, which may be null (no memory). */
+int vmlanectl_ask(struct vmlanectl *ctl, const struct snapshot_process *process,
+                  const struct snapshot_link *link, json_t *request, json_t **reply);
+
 /* The commands. */
 int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_record(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
@@ -139,5 +153,10 @@ int vmlanectl_list(struct vmlanectl *ctl, const struct vmlanectl_arguments *argu
 int vmlanectl_stat(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_get(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_set(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_pause(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_resume(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_drain(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_reset(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_pin(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 
 #endif

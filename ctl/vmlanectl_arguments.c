@@ -15,6 +15,9 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_SORT] = {"sort", "KEY", "traffic, name, drops, wait or depth"},
     [OPTION_OUTPUT] = {"output", "FILE", "where it goes"},
     [OPTION_LINK] = {"link", "NAME", "that link alone"},
+    [OPTION_PROCESS] = {"process", "PID", "the process that is meant, where several run"},
+    [OPTION_LAYOUT] = {"layout", "LAYOUT", "also another layout, as of 'vmlane run'"},
+    [OPTION_TIMEOUT] = {"timeout", "TIME", "how long to wait, as 500ms (2s)"},
 };
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */

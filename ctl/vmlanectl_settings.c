@@ -1,7 +1,6 @@
 #include "vmlanectl.h"
 
 #include "../shm/settings.h"
-#include "control_client.h"
 #include "stats_json.h"
 
 #include <errno.h>
@@ -111,31 +110,7 @@ static int read_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments
     return 0;
 }
 
-/* Asks the process, and says what a bare socket error cannot know: which link, and that it is stopped. */
-static int ask(struct vmlanectl *ctl, const struct snapshot_link *link,
-               const struct snapshot_process *process, const json_t *request, json_t **reply)
-{
-    struct fault fault;
-    if (process->life == STATS_DEAD)
-        return vmlanectl_fail_text(ctl, FAULT_DEAD,
-                                   "cannot change link \"%s\": its process %u is dead (start it again; "
-                                   "'vmlanectl get %s' shows its last settings)",
-                                   link->name, process->pid, link->name);
-    int err = control_client_ask(link->control, request, reply, &fault);
-    if (err == 0)
-        return EXIT_DONE;
-    if (err == -ETIMEDOUT && process->life == STATS_STOPPED)
-        return vmlanectl_fail_text(
-            ctl, FAULT_RUNTIME,
-            "cannot change link \"%s\": its process %u is stopped and did not answer "
-            "within %d s ('kill -CONT %u' lets a stopped process go on; what was asked "
-            "may then still be done)",
-            link->name, process->pid, CONTROL_CLIENT_TIMEOUT_MS / 1000, process->pid);
-    return vmlanectl_fail_text(ctl, fault.kind, "cannot change link \"%s\": %s", link->name, fault.text);
-}
-
-static int send_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
-                         const json_t *settings)
+static int send_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments, json_t *settings)
 {
     struct stats_snapshot snapshot;
     const struct snapshot_link *link;
@@ -146,12 +121,10 @@ static int send_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments
         return status;
     json_t *request =
         json_pack("{s:s, s:s, s:O}", "command", "set", "link", link->name, "settings", settings);
-    status = request ? ask(ctl, link, process, request, &reply)
-                     : vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot make a request: %s", strerror(ENOMEM));
+    status = vmlanectl_ask(ctl, process, link, request, &reply);
     if (!status && arguments->given[OPTION_JSON])
         status = vmlanectl_write_json(ctl, json_incref(reply));
     json_decref(reply);
-    json_decref(request);
     stats_snapshot_free(&snapshot);
     return status;
 }

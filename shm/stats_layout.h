@@ -76,7 +76,9 @@ enum link_state {
     LINK_STATE_UP = 1,
     LINK_STATE_REFUSED = 2, /* a path's last transmit call was refused and its budget runs */
     LINK_STATE_STALLED = 3, /* a path's port accepted nothing for 100 ms while frames waited */
-    LINK_STATE_DOWN = 4     /* a port's device is down */
+    LINK_STATE_DOWN = 4,    /* a port's device is down */
+    LINK_STATE_PAUSED = 5,  /* its readers were told not to read */
+    LINK_STATE_REMOVED = 6  /* gone from its process; these are its last counters */
 };
 
 /* One link's constant part and what the control thread says of it. */

@@ -2,14 +2,18 @@
 #include "scenario_net.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define GARBAGE_BYTES (10 << 20)
 #define CROWD         64
+#define NOBODY        65534
 #define CROWD_CPU_NS  (100 * MS)
 
 static struct side vm, host;
@@ -151,6 +155,13 @@ START_TEST(the_process_checks_requests_itself)
         {"{\"command\":\"set\",\"link\":\"web1\",\"settings\":{\"retry-max\":1}}\n", "not given as a string"},
         {"{\"command\":\"set\",\"link\":\"web1\",\"settings\":{\"retry-max\":\"x\"}}\n", "retry-max"},
         {"{\"command\":\"set\",\"link\":\"web1\",\"settings\":{\"nothing\":\"1\"}}\n", "there is no setting"},
+        {"{\"command\":\"pause\"}\n", "there is no link"},
+        {"{\"command\":\"pause\",\"link\":[\"web1\"]}\n", "there is no link"},
+        {"{\"command\":\"reset\",\"link\":\"nosuch\"}\n", "there is no link"},
+        {"{\"command\":\"pin\",\"name\":\"web1\"}\n", "pin needs"},
+        {"{\"command\":\"pin\",\"name\":\"web1\",\"cpus\":\"x\"}\n", "is not a list of cores"},
+        {"{\"command\":\"pin\",\"name\":\"web1\",\"cpus\":\"any\",\"layout\":\"heap\"}\n", "is not a layout"},
+        {"{\"command\":\"pin\",\"name\":\"nosuch\",\"cpus\":\"0\"}\n", "there is no link or worker"},
     };
     start();
     json_t *before = policy_now();
@@ -213,6 +224,51 @@ START_TEST(clients_that_send_garbage_do_no_harm)
 }
 END_TEST
 
+/* As another user, who can reach the socket: 0 if it was turned away, 1 if it got an answer, 2 if it cannot be tried. */
+static void ask_as_nobody(void *context)
+{
+    static const char request[] =
+        "{\"command\":\"set\",\"link\":\"web1\",\"settings\":{\"retry-max\":\"3\"}}\n";
+    char answer[16];
+    (void)context;
+    if (setgid(NOBODY) != 0 || setuid(NOBODY) != 0)
+        _exit(2);
+    int fd = control_connect();
+    if (fd < 0)
+        _exit(2);
+    send(fd, request, sizeof request - 1, MSG_NOSIGNAL);
+    struct pollfd wait = {.fd = fd, .events = POLLIN};
+    poll(&wait, 1, 5000);
+    _exit(recv(fd, answer, sizeof answer, 0) > 0 ? 1 : 0);
+}
+
+START_TEST(only_its_own_user_and_root_are_listened_to)
+{
+    struct stat status;
+    int ended;
+    start();
+    const char *path = json_string_value(json_object_get(vmlane.ready[0], "control"));
+    ck_assert_int_eq(stat(path, &status), 0);
+    ck_assert_uint_eq(status.st_mode & 07777, 0600);
+    json_t *before = policy_now();
+    /* as if somebody had opened it to all: what is left is who they are */
+    ck_assert_int_eq(chmod(path, 0666), 0);
+    ck_assert_int_eq(chmod(getenv("VMLANE_RUNTIME_DIR"), 0755), 0);
+    ck_assert_int_eq(chmod(in_folder("."), 0755), 0);
+    ck_assert_int_eq(chmod(scenario_root, 0755), 0);
+    pid_t pid = helper_start(ask_as_nobody, NULL);
+    ck_assert_int_eq(waitpid(pid, &ended, 0), pid);
+    ck_assert(WIFEXITED(ended) && WEXITSTATUS(ended) != 1);
+    if (WEXITSTATUS(ended) == 2)
+        printf("    SKIPPED: there is no second user here\n");
+    else
+        assert_says(vmlane_log(&vmlane), "a client of another user was turned away");
+    json_t *after = policy_now();
+    ck_assert(json_equal(before, after));
+    vmlane_finish(&vmlane);
+}
+END_TEST
+
 START_TEST(a_crowd_of_silent_clients_is_outlasted_without_spinning)
 {
     int crowd[CROWD];
@@ -267,6 +323,7 @@ Suite *control_suite(void)
     test_case = scenario_case(suite, "clients");
     tcase_add_test(test_case, the_process_checks_requests_itself);
     tcase_add_test(test_case, clients_that_send_garbage_do_no_harm);
+    tcase_add_test(test_case, only_its_own_user_and_root_are_listened_to);
     tcase_add_test(test_case, a_crowd_of_silent_clients_is_outlasted_without_spinning);
     tcase_add_test(test_case, a_setting_gets_through_beside_a_crowd);
     tcase_add_test(test_case, sigterm_is_heard_beside_a_crowd);

@@ -24,6 +24,7 @@
     X(packet_suite)                                                                                          \
     X(process_suite)                                                                                         \
     X(control_suite)                                                                                         \
+    X(live_suite)                                                                                            \
     X(usage_suite)
 
 #define X(function) Suite *function(void);

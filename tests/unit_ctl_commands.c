@@ -170,7 +170,8 @@ END_TEST
 
 START_TEST(help_fits_80_columns)
 {
-    static const char *const commands[] = {"list", "stat", "get", "set"};
+    static const char *const commands[] = {"list",  "stat",  "get",    "set", "reset",
+                                           "pause", "drain", "resume", "pin"};
     struct run run = RUN("--help");
     ck_assert_int_eq(run.status, 0);
     assert_80_columns(run.out);
@@ -209,6 +210,10 @@ static const struct {
     {{"stat", "--json=yes"}, "option \"--json\" takes no value"},
     {{"get"}, "get needs more"},
     {{"set", "web1"}, "set needs more"},
+    {{"pause"}, "pause needs more"},
+    {{"resume", "a", "b"}, "resume does not take \"b\""},
+    {{"pin", "web1"}, "pin needs more"},
+    {{"drain", "web1", "--timeout=2"}, "--timeout does not take \"2\""},
     {{NULL}, "no command given"},
 };
 

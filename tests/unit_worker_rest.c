@@ -78,8 +78,8 @@ static struct agent_set *make_set(uint32_t paths, bool fed_here)
     struct agent_set *set = agent_set_create(2 * paths);
     ck_assert_ptr_nonnull(set);
     for (uint32_t i = 0; i < paths; i++) {
-        agent_set_add_reader(set, &path[i].reader, &policy_place);
-        agent_set_add_writer(set, &path[i].writer, fed_here, &policy_place);
+        agent_set_add_reader(set, &path[i].reader, &policy_place, false);
+        agent_set_add_writer(set, &path[i].writer, fed_here, &policy_place, 0);
     }
     return set;
 }

@@ -19,6 +19,8 @@ struct agent_step {
     struct regime_meter *meter;  /* the time is meter->now_ns */
     const struct policy *policy; /* of the agent's link; valid for this step */
     uint64_t *wakes_sent;        /* doorbells rung with a system call */
+    bool paused;                 /* a reader is not to look at its port */
+    uint32_t resets;             /* how often the link's high-water marks were reset */
 };
 
 /* What a step comes back with. */

@@ -45,20 +45,26 @@ static void add(struct agent_set *set, const struct agent *agent)
     set->agent_of_fd[slot] = (uint16_t)set->count;
 }
 
-void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct policy *const *policy)
+void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct policy *const *policy,
+                          bool paused)
 {
     int32_t fd = reader->port->ops->rx_fd(reader->port, reader->queue);
-    add(set, &(struct agent){.reader = reader, .policy = policy, .fd = fd, .rests = fd >= 0});
+    add(set,
+        &(struct agent){.reader = reader, .policy = policy, .fd = fd, .rests = fd >= 0, .paused = paused});
     set->readers++;
     set->watched = set->readers > AGENT_SET_POLLED;
 }
 
 void agent_set_add_writer(struct agent_set *set, struct writer *writer, bool fed_here,
-                          struct policy *const *policy)
+                          struct policy *const *policy, uint32_t resets)
 {
     int32_t fd = writer->port->ops->tx_fd(writer->port, writer->queue);
-    add(set, &(struct agent){
-                 .writer = writer, .policy = policy, .fd = fd, .rests = fed_here, .fed_here = fed_here});
+    add(set, &(struct agent){.writer = writer,
+                             .policy = policy,
+                             .fd = fd,
+                             .rests = fed_here,
+                             .fed_here = fed_here,
+                             .resets = resets});
 }
 
 uint32_t agent_set_find(const struct agent_set *set, int32_t fd)

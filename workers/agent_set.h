@@ -32,6 +32,8 @@ struct agent {
     int32_t fd;                   /* what it waits on: rx_fd, or tx_fd; -1: nothing */
     bool rests;                   /* may rest */
     bool fed_here;                /* a writer whose reader is the agent before it */
+    bool paused;                  /* a reader that is not to look at its port */
+    uint32_t resets;              /* of a writer's high-water marks */
 };
 
 /* Of one agent, by its worker. Zero: to be stepped. */
@@ -47,6 +49,7 @@ struct agent_set {
     uint32_t readers;
     uint32_t most;
     uint32_t slots;          /* of agent_of_fd; a power of two */
+    uint32_t resets;         /* how often the worker's own high-water marks were reset */
     bool watched;            /* more readers than are asked every cycle */
     struct agent_turn *turn; /* one an agent */
     uint16_t
@@ -59,9 +62,10 @@ struct agent_set *agent_set_create(uint32_t most);
 void agent_set_destroy(struct agent_set *set);
 
 /* Adds a link's agents, a reader before its writer. */
-void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct policy *const *policy);
+void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct policy *const *policy,
+                          bool paused);
 void agent_set_add_writer(struct agent_set *set, struct writer *writer, bool fed_here,
-                          struct policy *const *policy);
+                          struct policy *const *policy, uint32_t resets);
 
 /* Number of the agent that waits on a descriptor, or AGENT_SET_NONE. */
 uint32_t agent_set_find(const struct agent_set *set, int32_t fd);

@@ -56,13 +56,13 @@ int engine_open(struct engine *engine, const struct engine_config *config, struc
     char file[32];
     *engine = (struct engine){.config = *config};
     snprintf(file, sizeof file, "%ld.process", (long)getpid());
-    int err = stats_segment_create(&engine->stats, STATS_KIND_PROCESS, file, ENGINE_WORKERS_MAX,
+    int err = stats_segment_create(&engine->stats, STATS_KIND_PROCESS, file, CREW_WORKERS_MAX,
                                    config->stats_group, config->build, fault);
     if (err)
         return err;
     stats_dir_each(engine->stats.dir_fd, STATS_KIND_PROCESS, sweep, &engine->stats.dir_fd);
-    engine->segment = engine->stats.memory;
-    snprintf(engine->segment->control, sizeof engine->segment->control, "%s", config->control);
+    engine->crew.segment = engine->stats.memory;
+    snprintf(engine->crew.segment->control, sizeof engine->crew.segment->control, "%s", config->control);
     stats_segment_beat(&engine->stats, clock_now_ns());
     err = stats_segment_publish(&engine->stats, fault);
     if (err)
@@ -70,68 +70,45 @@ int engine_open(struct engine *engine, const struct engine_config *config, struc
     return err;
 }
 
-static struct worker *find_worker(const struct engine *engine, int32_t cpu)
-{
-    for (uint32_t i = 0; i < engine->workers; i++) {
-        if (engine->worker[i]->cpu == cpu)
-            return engine->worker[i];
-    }
-    return NULL;
-}
-
-static int check_cpu(int32_t cpu, const char *link_name, struct fault *fault)
+static int check_cpu(int32_t cpu, const char *what, const char *name, struct fault *fault)
 {
     if (cpu < 0 || cpu_usable(cpu))
         return 0;
     return fault_set(
         fault, FAULT_USAGE, EINVAL,
-        "core %d, asked for by link \"%s\", does not exist or is not allowed to this process (it may "
+        "core %d, asked for by %s \"%s\", does not exist or is not allowed to this process (it may "
         "use %u cores; see 'taskset -p %ld')",
-        cpu, link_name, cpus_online(), (long)getpid());
+        cpu, what, name, cpus_online(), (long)getpid());
 }
 
-/* The worker of a core, started if there is none yet. */
-static int get_worker(struct engine *engine, int32_t cpu, struct worker **found, struct fault *fault)
+/* Starts the workers that a placement names and that are not there. */
+static int get_workers(struct engine *engine, const struct placement *placement, const char *link_name,
+                       struct fault *fault)
 {
-    *found = find_worker(engine, cpu);
-    if (*found)
-        return 0;
-    if (engine->workers == ENGINE_WORKERS_MAX)
-        return fault_set(fault, FAULT_USAGE, EAGAIN, "a process runs at most %u workers", ENGINE_WORKERS_MAX);
-    struct worker *worker = aligned_alloc(SHARED_LINE_BYTES, sizeof *worker);
-    if (!worker)
-        return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for a worker");
-    int err = worker_start(worker, cpu, engine->workers, &engine->segment->worker[engine->workers], fault);
-    if (err) {
-        free(worker);
-        return err;
-    }
-    engine->worker[engine->workers++] = worker;
-    *found = worker;
-    return 0;
-}
-
-static int get_workers(struct engine *engine, const struct link *link, struct fault *fault)
-{
-    for (uint32_t i = 0; i < link->placement.agents; i++) {
-        int err = check_cpu(link->placement.worker[i], link->config.name, fault);
+    for (uint32_t i = 0; i < placement->agents; i++) {
+        int err = check_cpu(placement->worker[i], "link", link_name, fault);
         if (err)
             return err;
     }
-    for (uint32_t i = 0; i < link->placement.agents; i++) {
+    for (uint32_t i = 0; i < placement->agents; i++) {
         struct worker *worker;
-        int err = get_worker(engine, link->placement.worker[i], &worker, fault);
+        int err = crew_get(&engine->crew, placement->worker[i], &worker, fault);
         if (err)
             return err;
     }
     return 0;
 }
 
-/* Which links are being removed, and how far that is. */
+/* Which links leave, and how far that is. */
 struct leaving {
     bool all;
     const struct link *link; /* or this one; null: none */
     bool writers_stay;       /* they are to drain the lanes */
+};
+
+/* A set of agents for every worker: made whole before any of it is published. */
+struct plan {
+    struct agent_set *set[CREW_WORKERS_MAX];
 };
 
 /* The agents that a worker is to run; of each link in the order reader, writer, a to b first. */
@@ -142,7 +119,10 @@ static struct agent_set *make_set(const struct engine *engine, const struct work
     for (uint32_t i = 0; i < engine->links; i++)
         most += engine->link[i]->placement.agents;
     struct agent_set *set = agent_set_create(most);
-    for (uint32_t i = 0; set && i < engine->links; i++) {
+    if (!set)
+        return NULL;
+    set->resets = worker->resets;
+    for (uint32_t i = 0; i < engine->links; i++) {
         const struct link *link = engine->link[i];
         bool leaves = leaving->all || leaving->link == link;
         for (uint32_t k = 0; k < link->placement.agents; k += 2) {
@@ -150,40 +130,62 @@ static struct agent_set *make_set(const struct engine *engine, const struct work
             bool reads = link->placement.worker[k] == worker->cpu && !leaves;
             bool writes = link->placement.worker[k + 1] == worker->cpu && (!leaves || leaving->writers_stay);
             if (reads)
-                agent_set_add_reader(set, path->reader, &link->policy);
+                agent_set_add_reader(set, path->reader, &link->policy, link->paused);
             if (writes)
-                agent_set_add_writer(set, path->writer, reads, &link->policy);
+                agent_set_add_writer(set, path->writer, reads, &link->policy, link->resets);
         }
     }
     return set;
 }
 
-/* Publishes new sets to every worker and waits until the old ones are no longer in use. */
-static int publish_sets(struct engine *engine, struct leaving leaving)
+static void plan_free(struct plan *plan)
 {
-    struct agent_set *old[ENGINE_WORKERS_MAX];
-    struct agent_set *next[ENGINE_WORKERS_MAX];
-    for (uint32_t i = 0; i < engine->workers; i++) {
-        next[i] = make_set(engine, engine->worker[i], &leaving);
-        if (!next[i]) {
-            while (i-- > 0)
-                agent_set_destroy(next[i]);
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++)
+        agent_set_destroy(plan->set[i]);
+    *plan = (struct plan){0};
+}
+
+static int plan_make(const struct engine *engine, struct plan *plan, struct leaving leaving)
+{
+    *plan = (struct plan){0};
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        if (!engine->crew.worker[i])
+            continue;
+        plan->set[i] = make_set(engine, engine->crew.worker[i], &leaving);
+        if (!plan->set[i]) {
+            plan_free(plan);
             return -ENOMEM;
         }
     }
-    for (uint32_t i = 0; i < engine->workers; i++)
-        old[i] = worker_publish(engine->worker[i], next[i]);
-    workers_grace_period();
-    for (uint32_t i = 0; i < engine->workers; i++)
-        agent_set_destroy(old[i]);
     return 0;
+}
+
+/* Hands every worker its set and waits until the old ones are no longer in use. */
+static void plan_publish(struct engine *engine, struct plan *plan)
+{
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        if (plan->set[i])
+            plan->set[i] = worker_publish(engine->crew.worker[i], plan->set[i]);
+    }
+    workers_grace_period();
+    plan_free(plan);
+}
+
+/* Everything that is running now, with what has changed about it. */
+static int publish_all(struct engine *engine)
+{
+    struct plan plan;
+    int err = plan_make(engine, &plan, (struct leaving){0});
+    if (!err)
+        plan_publish(engine, &plan);
+    return err;
 }
 
 /* Puts a link's descriptors into its workers' wait sets, or takes them out. */
 static void watch_link(const struct engine *engine, const struct link *link, bool watch)
 {
     for (uint32_t i = 0; i < link->placement.agents; i++) {
-        const struct worker *worker = find_worker(engine, link->placement.worker[i]);
+        const struct worker *worker = crew_find(&engine->crew, link->placement.worker[i]);
         const struct path *path = &link->path[i / 2];
         bool reads = i % 2 == 0;
         const struct port *port = reads ? path->reader->port : path->writer->port;
@@ -200,12 +202,12 @@ static void watch_link(const struct engine *engine, const struct link *link, boo
     }
 }
 
-/* Tells each reader which doorbell its writer hears, and the segment who runs what. */
+/* Tells each reader which doorbell its writer hears, and the segment who runs what. No worker may run the agents. */
 static void join_agents(const struct engine *engine, struct link *link)
 {
     for (uint32_t i = 0; i < link->paths; i++) {
-        const struct worker *reads = find_worker(engine, link->placement.worker[2 * i]);
-        const struct worker *writes = find_worker(engine, link->placement.worker[2 * i + 1]);
+        const struct worker *reads = crew_find(&engine->crew, link->placement.worker[2 * i]);
+        const struct worker *writes = crew_find(&engine->crew, link->placement.worker[2 * i + 1]);
         link->path[i].reader->writer_bell = reads == writes ? NULL : &writes->bell;
         shared_u32_store_relaxed(&link->segment->path[i].reader_worker, reads->index);
         shared_u32_store_relaxed(&link->segment->path[i].writer_worker, writes->index);
@@ -214,10 +216,11 @@ static void join_agents(const struct engine *engine, struct link *link)
 
 static int start_link(struct engine *engine, struct link *link, struct fault *fault)
 {
+    link->turn = engine->links_ever;
     int err = layout_place(&link->placement, &link->config.layout, &link->config.cpus, link->config.name,
-                           engine->links_ever, link->queues, cpus_online(), fault);
+                           link->turn, link->queues, cpus_online(), fault);
     if (!err)
-        err = get_workers(engine, link, fault);
+        err = get_workers(engine, &link->placement, link->config.name, fault);
     if (!err) {
         link_place_memory(link);
         stats_segment_beat(&link->stats, clock_now_ns());
@@ -230,7 +233,7 @@ static int start_link(struct engine *engine, struct link *link, struct fault *fa
     watch_link(engine, link, true);
     engine->link[engine->links++] = link;
     engine->links_ever++;
-    err = publish_sets(engine, (struct leaving){0});
+    err = publish_all(engine);
     if (err) {
         engine->links--;
         watch_link(engine, link, false);
@@ -238,6 +241,22 @@ static int start_link(struct engine *engine, struct link *link, struct fault *fa
                          link->config.name);
     }
     return 0;
+}
+
+/* Whoever listens hears what is waiting: events name links, and lie in workers, that may be about to end. */
+static void hand_over_events(struct engine *engine)
+{
+    struct worker_event event;
+    while (crew_take_event(&engine->crew, &event)) {
+        if (engine->config.event)
+            engine->config.event(engine->config.event_context, &event);
+    }
+}
+
+static void retire_workers(struct engine *engine)
+{
+    hand_over_events(engine);
+    crew_retire(&engine->crew, false);
 }
 
 int engine_add_link(struct engine *engine, const struct link_config *config, struct link **added,
@@ -255,6 +274,7 @@ int engine_add_link(struct engine *engine, const struct link_config *config, str
         return err;
     err = start_link(engine, link, fault);
     if (err) {
+        retire_workers(engine);
         link_close(link, false);
         return err;
     }
@@ -262,42 +282,70 @@ int engine_add_link(struct engine *engine, const struct link_config *config, str
     return 0;
 }
 
-/* Waits until the lanes of these links are empty, at most ENGINE_DRAIN_NS. */
-static void drain(struct link *const *links, uint32_t count)
+static uint64_t depth_of(struct link *const *links, uint32_t count)
 {
-    uint64_t until_ns = clock_now_ns() + ENGINE_DRAIN_NS;
-    for (;;) {
-        uint64_t depth = 0;
-        for (uint32_t i = 0; i < count; i++)
-            depth += link_depth(links[i]);
-        if (depth == 0 || clock_now_ns() >= until_ns)
-            return;
+    uint64_t depth = 0;
+    for (uint32_t i = 0; i < count; i++)
+        depth += link_depth(links[i]);
+    return depth;
+}
+
+/* Waits until the lanes of these links, whose readers have stopped, are empty. A writer says at the end of a step what
+ * it took from a lane into its queues: so empty lanes are looked at again when every step under way has ended. */
+static void drain(struct link *const *links, uint32_t count, uint64_t until_ns)
+{
+    while (clock_now_ns() < until_ns) {
+        if (depth_of(links, count) == 0) {
+            workers_grace_period();
+            if (depth_of(links, count) == 0)
+                return;
+        }
         nanosleep(&(struct timespec){.tv_nsec = DRAIN_STEP_NS}, NULL);
     }
 }
 
-/* Events that name a link must not outlive it. */
-static void forget_events(struct engine *engine)
+/* Sends what ports took in part. No worker may run the links' writers any more. */
+static void flush(struct link *const *links, uint32_t count, uint64_t until_ns)
 {
-    struct worker_event event;
-    while (engine_take_event(engine, &event))
-        continue;
+    for (uint32_t i = 0; i < count; i++) {
+        for (uint32_t k = 0; k < links[i]->paths; k++) {
+            const struct writer *writer = links[i]->path[k].writer;
+            while (writer->port->ops->tx_flush && writer->port->ops->tx_flush(writer->port, writer->queue) &&
+                   clock_now_ns() < until_ns)
+                nanosleep(&(struct timespec){.tv_nsec = DRAIN_STEP_NS}, NULL);
+        }
+    }
 }
 
-uint32_t engine_remove_link(struct engine *engine, struct link *link)
+int engine_remove_link(struct engine *engine, struct link *link, bool keep_stats, uint32_t *lost,
+                       struct fault *fault)
 {
-    publish_sets(engine, (struct leaving){.link = link, .writers_stay = true});
-    drain(&link, 1);
-    publish_sets(engine, (struct leaving){.link = link});
+    struct plan draining, gone;
+    *lost = 0;
+    int err = plan_make(engine, &draining, (struct leaving){.link = link, .writers_stay = true});
+    if (!err) {
+        err = plan_make(engine, &gone, (struct leaving){.link = link});
+        if (err)
+            plan_free(&draining);
+    }
+    if (err)
+        return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to remove link \"%s\"", link->config.name);
+    plan_publish(engine, &draining);
+    uint64_t until_ns = clock_now_ns() + ENGINE_DRAIN_NS;
+    drain(&link, 1, until_ns);
+    plan_publish(engine, &gone);
     watch_link(engine, link, false);
-    forget_events(engine);
+    flush(&link, 1, until_ns);
     for (uint32_t i = 0; i < engine->links; i++) {
         if (engine->link[i] == link) {
             engine->link[i] = engine->link[--engine->links];
             break;
         }
     }
-    return link_close(link, engine->config.keep_stats);
+    retire_workers(engine);
+    link_show_removed(link);
+    *lost = link_close(link, keep_stats || engine->config.keep_stats);
+    return 0;
 }
 
 struct link *engine_find_link(const struct engine *engine, const char *name)
@@ -317,12 +365,106 @@ int engine_set_policy(struct engine *engine, struct link *link, const struct pol
     *next = *policy;
     struct policy *old = link->policy;
     RCU_PUBLISH(&link->policy, next);
-    for (uint32_t i = 0; i < engine->workers; i++)
-        worker_policy_changed(engine->worker[i]);
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        if (engine->crew.worker[i])
+            worker_policy_changed(engine->crew.worker[i]);
+    }
     workers_grace_period();
     free(old);
     link_show_policy(link);
     return 0;
+}
+
+int engine_pause_link(struct engine *engine, struct link *link, bool paused)
+{
+    bool before = link->paused;
+    link->paused = paused;
+    int err = publish_all(engine);
+    if (err)
+        link->paused = before;
+    link_show_state(link);
+    return err;
+}
+
+int engine_reset_link(struct engine *engine, struct link *link)
+{
+    link->resets++;
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        struct worker *worker = engine->crew.worker[i];
+        bool serves = false;
+        for (uint32_t k = 0; worker && k < link->placement.agents; k++)
+            serves |= link->placement.worker[k] == worker->cpu;
+        if (serves)
+            worker->resets++;
+    }
+    return publish_all(engine); /* if it fails, the next one that does not brings it about */
+}
+
+/* Stops a link's agents where they are and starts them where `next` says. */
+static int move_link(struct engine *engine, struct link *link, const struct placement *next,
+                     struct fault *fault)
+{
+    struct plan without, with;
+    struct placement before = link->placement;
+    int err = plan_make(engine, &without, (struct leaving){.link = link});
+    if (!err) {
+        link->placement = *next;
+        err = plan_make(engine, &with, (struct leaving){0});
+        link->placement = before;
+        if (err)
+            plan_free(&without);
+    }
+    if (err)
+        return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to move link \"%s\"", link->config.name);
+    plan_publish(engine, &without);
+    watch_link(engine, link, false);
+    link->placement = *next;
+    join_agents(engine, link);
+    watch_link(engine, link, true);
+    plan_publish(engine, &with);
+    return 0;
+}
+
+int engine_pin_link(struct engine *engine, struct link *link, const struct cpu_list *cpus,
+                    const struct layout *layout, struct fault *fault)
+{
+    struct placement next;
+    int err =
+        layout_place(&next, layout, cpus, link->config.name, link->turn, link->queues, cpus_online(), fault);
+    if (!err)
+        err = get_workers(engine, &next, link->config.name, fault);
+    if (!err)
+        err = move_link(engine, link, &next, fault);
+    if (!err) {
+        link->config.cpus = *cpus;
+        link->config.layout = *layout;
+    }
+    retire_workers(engine);
+    return err;
+}
+
+int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, struct fault *fault)
+{
+    struct worker *worker = crew_find_name(&engine->crew, name);
+    if (!worker)
+        return fault_set(fault, FAULT_NOT_FOUND, ENOENT, "there is no worker \"%s\" in this process", name);
+    int32_t before = worker->cpu;
+    int err = check_cpu(cpu, "worker", name, fault);
+    if (err || cpu == before)
+        return err;
+    if (crew_find(&engine->crew, cpu))
+        return fault_set(fault, FAULT_IN_USE, EBUSY,
+                         "core %d has a worker of its own (pin the links of \"%s\" there instead)", cpu,
+                         name);
+    err = worker_move(worker, cpu, fault);
+    for (uint32_t i = 0; !err && i < engine->links; i++) {
+        struct placement *placement = &engine->link[i]->placement;
+        for (uint32_t k = 0; k < placement->agents; k++) {
+            if (placement->worker[k] == before)
+                placement->worker[k] = cpu;
+        }
+    }
+    return err;
 }
 
 void engine_beat(struct engine *engine, uint64_t now_ns)
@@ -341,24 +483,21 @@ void engine_beat(struct engine *engine, uint64_t now_ns)
 
 bool engine_take_event(struct engine *engine, struct worker_event *event)
 {
-    for (uint32_t i = 0; i < engine->workers; i++) {
-        if (events_take(engine->worker[i]->events, event))
-            return true;
-    }
-    return false;
+    return crew_take_event(&engine->crew, event);
 }
 
 uint32_t engine_close(struct engine *engine)
 {
     uint32_t lost = 0;
-    publish_sets(engine, (struct leaving){.all = true, .writers_stay = true});
-    drain(engine->link, engine->links);
-    publish_sets(engine, (struct leaving){.all = true});
-    for (uint32_t i = 0; i < engine->workers; i++) {
-        worker_stop(engine->worker[i]);
-        free(engine->worker[i]);
+    uint64_t until_ns = clock_now_ns() + ENGINE_DRAIN_NS;
+    struct plan draining;
+    if (plan_make(engine, &draining, (struct leaving){.all = true, .writers_stay = true}) == 0) {
+        plan_publish(engine, &draining);
+        drain(engine->link, engine->links, until_ns);
     }
-    engine->workers = 0;
+    hand_over_events(engine);
+    crew_retire(&engine->crew, true);
+    flush(engine->link, engine->links, until_ns);
     for (uint32_t i = 0; i < engine->links; i++) {
         link_show_devices(engine->link[i]);
         lost += link_close(engine->link[i], engine->config.keep_stats);

@@ -3,35 +3,37 @@
  * All calls by the control thread. Adding a link publishes new sets of agents to the workers that its layout names
  * (starting those that are not there yet). Removing one goes in steps that lose nothing on the way: its readers stop;
  * after a grace period its writers drain the lanes for at most ENGINE_DRAIN_NS; its writers stop; after another
- * grace period what is left is dropped and counted, and everything is freed. */
+ * grace period what is left is dropped and counted, and everything is freed, workers that have nothing to run among it.
+ * What a step needs is allocated before the first one, so that a change is done wholly or not at all. Other links'
+ * agents run on all the while. */
 #ifndef VMLANE_WORKERS_ENGINE_H
 #define VMLANE_WORKERS_ENGINE_H
 
 #include "../shm/stats_segment.h"
+#include "crew.h"
 #include "link.h"
-#include "worker.h"
 
 #include <limits.h>
 
-#define ENGINE_DRAIN_NS    (100 * NS_PER_MS)
-#define ENGINE_LINKS_MAX   256u
-#define ENGINE_WORKERS_MAX 64u
-#define ENGINE_BEAT_NS     STATS_HEARTBEAT_NS
-#define ENGINE_DEVICES_NS  NS_PER_S
+#define ENGINE_DRAIN_NS   (100 * NS_PER_MS)
+#define ENGINE_LINKS_MAX  256u
+#define ENGINE_BEAT_NS    STATS_HEARTBEAT_NS
+#define ENGINE_DEVICES_NS NS_PER_S
 
 struct engine_config {
     gid_t stats_group; /* (gid_t)-1: none */
     const char *build;
     char control[STATS_PATH_BYTES]; /* the control socket's path, shown in the segments */
     bool keep_stats;
+    /* Hears what workers had posted when a link is removed or a worker ends, before that happens. Null: nobody. */
+    void (*event)(void *context, const struct worker_event *event);
+    void *event_context;
 };
 
 struct engine {
     struct engine_config config;
     struct stats_segment stats;
-    struct stats_process_segment *segment;
-    struct worker *worker[ENGINE_WORKERS_MAX];
-    uint32_t workers;
+    struct crew crew;
     struct link *link[ENGINE_LINKS_MAX];
     uint32_t links;
     uint32_t links_ever; /* for taking cores in turn */
@@ -46,8 +48,11 @@ int engine_open(struct engine *engine, const struct engine_config *config, struc
 int engine_add_link(struct engine *engine, const struct link_config *config, struct link **added,
                     struct fault *fault);
 
-/* Removes a link as above. Returns the number of buffers lost: 0 unless there is a fault in vmlane. */
-uint32_t engine_remove_link(struct engine *engine, struct link *link);
+/* Removes a link as above. With `keep_stats` its last counters stay readable, as do those of every link where the
+ * engine was told so. `*lost` is the number of buffers that did not come home: 0 unless there is a fault in vmlane.
+ * Returns 0, or -ENOMEM with a fault and the link as it was. */
+int engine_remove_link(struct engine *engine, struct link *link, bool keep_stats, uint32_t *lost,
+                       struct fault *fault);
 
 struct link *engine_find_link(const struct engine *engine, const char *name);
 
@@ -55,13 +60,31 @@ struct link *engine_find_link(const struct engine *engine, const char *name);
  * Returns 0 or -ENOMEM. */
 int engine_set_policy(struct engine *engine, struct link *link, const struct policy *policy);
 
+/* Stops a link's readers, or lets them go on. When it returns they have stopped; its writers empty the lanes, and what
+ * comes in meanwhile waits in front of the port. Returns 0 or -ENOMEM. */
+int engine_pause_link(struct engine *engine, struct link *link, bool paused);
+
+/* Starts the high-water marks of a link's lanes, and of the workers that serve it, again from 0: at the next step of
+ * each. Returns 0 or -ENOMEM. */
+int engine_reset_link(struct engine *engine, struct link *link);
+
+/* Places a link's agents anew, as engine_add_link would: the link stands still for two grace periods, and nothing is
+ * lost. Returns 0, or -errno with a fault and the link where it was. */
+int engine_pin_link(struct engine *engine, struct link *link, const struct cpu_list *cpus,
+                    const struct layout *layout, struct fault *fault);
+
+/* Moves a worker with all that it runs to another core, which must not have a worker: FAULT_IN_USE. Returns 0, or
+ * -errno with a fault. */
+int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, struct fault *fault);
+
 /* Heartbeats, states and device counters; call it every ENGINE_BEAT_NS. */
 void engine_beat(struct engine *engine, uint64_t now_ns);
 
 /* Takes the next event that a worker posted. Returns whether there was one. */
 bool engine_take_event(struct engine *engine, struct worker_event *event);
 
-/* Removes every link at once (one drain for all), ends the workers, retires the segments. Returns lost buffers. */
+/* Removes every link at once (one drain for all), ends the workers, retires the segments. Returns lost buffers. Without
+ * memory there is no drain. */
 uint32_t engine_close(struct engine *engine);
 
 #endif

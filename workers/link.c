@@ -246,7 +246,7 @@ void link_show_state(struct link *link)
         shared_u64_store_relaxed(&link->segment->link.port[i].peer_count,
                                  shared_u64_load_relaxed(&link->port[i].peer_count));
     }
-    shared_u64_store_relaxed(&link->segment->link.state, state);
+    shared_u64_store_relaxed(&link->segment->link.state, link->paused ? LINK_STATE_PAUSED : state);
 }
 
 void link_show_devices(struct link *link)
@@ -267,8 +267,12 @@ void link_show_policy(struct link *link)
         shared_u64_store_relaxed(&link->segment->link.policy[i], policy_get(link->policy, (enum setting)i));
 }
 
-const char *link_state_name(enum link_state state)
+void link_show_removed(struct link *link)
 {
-    static const char *const name[] = {"waiting", "up", "refused", "stalled", "down"};
-    return name[state];
+    for (uint32_t i = 0; i < link->paths; i++) {
+        shared_u32_store_relaxed(&link->segment->path[i].reader_worker, UINT32_MAX);
+        shared_u32_store_relaxed(&link->segment->path[i].writer_worker, UINT32_MAX);
+    }
+    link_show_devices(link);
+    shared_u64_store_relaxed(&link->segment->link.state, LINK_STATE_REMOVED);
 }

@@ -47,6 +47,9 @@ struct link {
     struct path *path;
     struct policy *policy; /* published; agents read it with rcu_dereference */
     struct placement placement;
+    uint32_t turn; /* its number among the links ever, for taking cores in turn */
+    bool paused;
+    uint32_t resets; /* of its high-water marks */
     struct stats_segment stats;
     struct stats_link_segment *segment; /* stats.memory */
     enum port_state port_seen[2];       /* what the log last said */
@@ -76,6 +79,7 @@ void link_show_state(struct link *link);
 void link_show_devices(struct link *link);
 void link_show_policy(struct link *link);
 
-const char *link_state_name(enum link_state state);
+/* Says that it has left its process: for who reads its last counters. */
+void link_show_removed(struct link *link);
 
 #endif

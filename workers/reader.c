@@ -290,11 +290,12 @@ struct agent_report reader_step(struct reader *reader, const struct agent_step *
 {
     struct agent_report report = {.deadline_ns = NEVER_NS};
     arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
-    report.frames = move_batch(reader, step);
+    if (!step->paused)
+        report.frames = move_batch(reader, step);
     if (report.frames == 0 &&
         arena_away(&reader->arena) != shared_u64_load_relaxed(&reader->stats->buffers_away))
         show_buffers(reader);
-    if (reader->port->ops->tick)
+    if (reader->port->ops->tick && !step->paused) /* timers may ask what the last receive found */
         report.deadline_ns = reader->port->ops->tick(reader->port, reader->queue, step->meter->now_ns);
     if (arena_away(&reader->arena) > shared_u64_load_relaxed(&reader->stats->buffers_armed))
         report.deadline_ns = earlier_ns(report.deadline_ns, step->meter->now_ns + RECLAIM_NS);

@@ -2,7 +2,7 @@
  *
  * A step takes buffers home from the return ring, receives one batch into free ones, reads each frame's headers and
  * pushes a descriptor to the express or the bulk lane by the order rules of docs/architecture.md ("Order"). With
- * a full bulk lane it goes on reading, drops bulk itself and still pushes express.
+ * a full bulk lane it goes on reading, drops bulk itself and still pushes express. Paused it only takes buffers home.
  *
  * One thread at a time runs a reader; nothing else touches it but its stats (read by anyone) and, while no worker
  * runs it, the control thread. */

@@ -12,6 +12,11 @@
  * instruction. Returns 0, or -errno with a fault that names the core. */
 int thread_start(pthread_t *thread, int32_t cpu, void *(*run)(void *), void *argument, struct fault *fault);
 
+/* Moves a running thread to core `cpu`, and gives it another name in the system's tools. By the control thread.
+ * Returns 0, or -errno with a fault that names the core. */
+int thread_move(pthread_t thread, int32_t cpu, struct fault *fault);
+void thread_rename(pthread_t thread, const char *name);
+
 /* By the thread itself: its name in the system's tools, and the finest timers that the system gives. */
 void thread_setup(const char *name);
 

@@ -27,6 +27,14 @@ int cpu_usable(int32_t cpu)
     return cpu >= 0 && (uint32_t)cpu < cpus_online();
 }
 
+/* Tags a thread; a wish: see above. */
+static void tag_thread(pthread_t thread, int32_t cpu)
+{
+    thread_affinity_policy_data_t tag = {.affinity_tag = cpu + 1}; /* 0 is no tag */
+    thread_policy_set(pthread_mach_thread_np(thread), THREAD_AFFINITY_POLICY, (thread_policy_t)&tag,
+                      THREAD_AFFINITY_POLICY_COUNT);
+}
+
 /* What a new thread runs with. */
 struct start {
     int32_t cpu;
@@ -38,11 +46,8 @@ static void *begin(void *argument)
 {
     struct start start = *(struct start *)argument;
     free(argument);
-    if (start.cpu >= 0) {
-        thread_affinity_policy_data_t tag = {.affinity_tag = start.cpu + 1}; /* 0 is no tag */
-        thread_policy_set(pthread_mach_thread_np(pthread_self()), THREAD_AFFINITY_POLICY,
-                          (thread_policy_t)&tag, THREAD_AFFINITY_POLICY_COUNT); /* a wish: see above */
-    }
+    if (start.cpu >= 0)
+        tag_thread(pthread_self(), start.cpu);
     return start.run(start.argument);
 }
 
@@ -64,6 +69,21 @@ int thread_start(pthread_t *thread, int32_t cpu, void *(*run)(void *), void *arg
         return 0;
     free(start);
     return fault_set(fault, FAULT_RUNTIME, err, "cannot start a worker: %s", strerror(err));
+}
+
+int thread_move(pthread_t thread, int32_t cpu, struct fault *fault)
+{
+    if (!cpu_usable(cpu))
+        return fault_set(fault, FAULT_RUNTIME, EINVAL, "cannot move a worker to core %d: there are %u", cpu,
+                         cpus_online());
+    tag_thread(thread, cpu);
+    return 0;
+}
+
+/* Only a thread itself can be named here. */
+void thread_rename(pthread_t thread, const char *name)
+{
+    (void)thread, (void)name;
 }
 
 void thread_setup(const char *name)

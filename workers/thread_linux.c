@@ -53,14 +53,32 @@ int thread_start(pthread_t *thread, int32_t cpu, void *(*run)(void *), void *arg
     return 0;
 }
 
-void thread_setup(const char *name)
+int thread_move(pthread_t thread, int32_t cpu, struct fault *fault)
+{
+    cpu_set_t set;
+    CPU_ZERO(&set);
+    CPU_SET((size_t)cpu, &set);
+    int err = pthread_setaffinity_np(thread, sizeof set, &set);
+    if (err)
+        return fault_set(fault, FAULT_RUNTIME, err, "cannot move a worker to core %d: %s%s", cpu,
+                         strerror(err),
+                         err == EINVAL ? " (the core is offline or not allowed to this process)" : "");
+    return 0;
+}
+
+void thread_rename(pthread_t thread, const char *name)
 {
     char text[16];
     size_t length = strlen(name);
     length = length < sizeof text ? length : sizeof text - 1;
     memcpy(text, name, length);
     text[length] = '\0';
-    pthread_setname_np(pthread_self(), text);
+    pthread_setname_np(thread, text);
+}
+
+void thread_setup(const char *name)
+{
+    thread_rename(pthread_self(), name);
     prctl(PR_SET_TIMERSLACK, 1UL);
 }
 

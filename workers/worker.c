@@ -29,16 +29,21 @@ struct loop {
     uint64_t wakes_sent;
     uint64_t idle_since_ns; /* the first cycle that moved nothing since the last one that did */
     uint32_t policies_seen;
-    bool busy;    /* the last cycle moved something */
-    bool watched; /* agents may rest */
-    bool awake;   /* from a sleep that has told which descriptors spoke: no other look is needed */
+    uint32_t resets; /* of the worker's own marks, that were done */
+    bool busy;       /* the last cycle moved something */
+    bool watched;    /* agents may rest */
+    bool awake;      /* from a sleep that has told which descriptors spoke: no other look is needed */
     const uint64_t *allocated_bytes;
 };
 
 static struct agent_report step_agent(struct loop *loop, const struct agent *agent,
                                       const struct policy *policy)
 {
-    struct agent_step step = {.meter = &loop->meter, .policy = policy, .wakes_sent = &loop->wakes_sent};
+    struct agent_step step = {.meter = &loop->meter,
+                              .policy = policy,
+                              .wakes_sent = &loop->wakes_sent,
+                              .paused = agent->paused,
+                              .resets = agent->resets};
     return agent->reader ? reader_step(agent->reader, &step) : writer_step(agent->writer, &step);
 }
 
@@ -92,6 +97,12 @@ static uint32_t take_turn(struct loop *loop, struct agent_set *agents, uint32_t 
     return report.frames;
 }
 
+static void reset_marks(struct loop *loop, uint32_t resets)
+{
+    loop->resets = resets;
+    shared_u64_store_relaxed(&loop->worker->stats->duty_cycle_max_ns, 0);
+}
+
 static struct cycle run_cycle(struct loop *loop)
 {
     struct cycle cycle = {.deadline_ns = NEVER_NS, .idle = IDLE_PARK};
@@ -107,6 +118,8 @@ static struct cycle run_cycle(struct loop *loop)
         agent_set_rouse_all(agents);
     loop->policies_seen = policies;
     loop->watched = agents->watched;
+    if (agents->resets != loop->resets)
+        reset_marks(loop, agents->resets);
     for (uint32_t i = 0; i < agents->count; i++) {
         const struct agent_turn *turn = &agents->turn[i];
         moved = agent_set_is_due(agents, i, moved > 0, loop->meter.now_ns) ? take_turn(loop, agents, i) : 0;
@@ -216,14 +229,22 @@ static void *worker_main(void *argument)
     return NULL;
 }
 
+/* Names a worker by its core, or by its number among the unpinned. */
+static void show_place(struct worker *worker)
+{
+    int32_t cpu = worker->cpu;
+    snprintf(worker->stats->name, sizeof worker->stats->name, cpu >= 0 ? "vml-cpu%d" : "vml-any%d",
+             cpu >= 0 ? cpu : -1 - cpu);
+    worker->stats->cpu = cpu >= 0 ? cpu : -1;
+}
+
 int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stats_worker *stats,
                  struct fault *fault)
 {
     *worker =
         (struct worker){.cpu = cpu, .index = index, .stats = stats, .waits = {-1}, .bell = {.event_fd = -1}};
-    snprintf(stats->name, sizeof stats->name, cpu >= 0 ? "vml-cpu%d" : "vml-any%d",
-             cpu >= 0 ? cpu : -1 - cpu);
-    stats->cpu = cpu >= 0 ? cpu : -1;
+    memset(stats, 0, sizeof *stats);
+    show_place(worker);
     worker->agents = agent_set_create(0);
     worker->events = events_create();
     int err = worker->agents && worker->events ? 0 : -ENOMEM;
@@ -260,6 +281,17 @@ void worker_policy_changed(struct worker *worker)
     shared_u32_store_release(&worker->policies, /* pairs with the load in run_cycle */
                              shared_u32_load_relaxed(&worker->policies) + 1);
     doorbell_wake(&worker->bell); /* a parked worker shall know its new idle strategy */
+}
+
+int worker_move(struct worker *worker, int32_t cpu, struct fault *fault)
+{
+    int err = thread_move(worker->thread, cpu, fault);
+    if (err)
+        return err;
+    worker->cpu = cpu;
+    show_place(worker);
+    thread_rename(worker->thread, worker->stats->name);
+    return 0;
 }
 
 void worker_stop(struct worker *worker)

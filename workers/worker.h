@@ -29,8 +29,9 @@
 #define WORKER_YIELD_NS (70 * NS_PER_US)
 
 struct worker {
-    int32_t cpu; /* -1 - slot: unpinned */
-    uint32_t index;
+    int32_t cpu; /* -1 - slot: unpinned; the control thread's, as is the next */
+    uint32_t resets;
+    uint32_t index; /* its place in the process segment */
     pthread_t thread;
     struct agent_set *agents; /* published by the control thread; never null */
     struct wait_set waits;
@@ -42,7 +43,7 @@ struct worker {
     shared_u32 policies; /* how often a policy was replaced; by the control thread */
 };
 
-/* Starts a worker without agents. Returns 0, or -errno with a fault. */
+/* Starts a worker without agents; `stats` is its place in the process segment, whoever had it before. Returns 0, or -errno with a fault. */
 int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stats_worker *stats,
                  struct fault *fault);
 
@@ -51,6 +52,8 @@ struct agent_set *worker_publish(struct worker *worker, struct agent_set *agents
 
 /* A policy that the worker's agents read was replaced: resting ones are to look at it. */
 void worker_policy_changed(struct worker *worker);
+/* Moves a running worker to core `cpu`, and renames it so. Returns 0, or -errno with a fault. */
+int worker_move(struct worker *worker, int32_t cpu, struct fault *fault);
 
 /* Ends the thread and frees what worker_start made, and its last set of agents. */
 void worker_stop(struct worker *worker);

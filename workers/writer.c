@@ -600,6 +600,13 @@ static void show_high_water(struct writer *writer, const struct lane *lane, uint
         shared_u64_store_relaxed(mark, seen);
 }
 
+static void reset_high_water(struct writer *writer, uint32_t resets)
+{
+    writer->resets = resets;
+    for (int i = 0; i < 2; i++)
+        shared_u64_store_relaxed(&writer->stats->lane_high_water_frames[i], 0);
+}
+
 /* One turn with the rings as they are: at most one bulk call. Returns frames done with. */
 static uint32_t take_fifo_turn(struct writer *writer, const struct agent_step *step)
 {
@@ -774,6 +781,8 @@ struct agent_report writer_step(struct writer *writer, const struct agent_step *
 {
     struct agent_report report = {.deadline_ns = NEVER_NS, .frames = expire(writer, step->meter->now_ns)};
     writer->express.again_ns = writer->bulk.again_ns = 0;
+    if (step->resets != writer->resets)
+        reset_high_water(writer, step->resets);
     for (uint32_t turn = 0; turn < WRITER_TURNS_MAX; turn++) {
         uint32_t done = take_turn(writer, step);
         writer->writable = false;

@@ -49,6 +49,7 @@ struct writer {
     bool queued;
     bool queues_shown;    /* the stats say that something is queued */
     bool flushing;        /* the port has a frame that went in part */
+    uint32_t resets;      /* the last reset of the high-water marks that was done */
     bool writable;        /* set by the worker: the port's descriptor said so */
     bool express_offered; /* express was offered, or seen empty, since the last bulk call */
     enum tx_status last_status;

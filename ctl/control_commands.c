@@ -1,0 +1,191 @@
+#include "control_commands.h"
+
+#include "log.h"
+
+#include <errno.h>
+#include <jansson.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A text of the request, or null. */
+static const char *text_of(const json_t *request, const char *key)
+{
+    return json_string_value(json_object_get(request, key));
+}
+
+static int find_link(const struct control_commands *control, const json_t *request, struct link **link,
+                     struct fault *fault)
+{
+    const char *name = text_of(request, "link");
+    *link = name ? engine_find_link(control->engine, name) : NULL;
+    if (*link)
+        return 0;
+    return fault_set(fault, FAULT_NOT_FOUND, ENOENT, "there is no link \"%.63s\" in this process",
+                     name ? name : "");
+}
+
+static int no_memory(const struct link *link, struct fault *fault)
+{
+    return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to change link \"%s\"", link->config.name);
+}
+
+/* Reads every setting before any takes effect: a wrong one leaves the running policy alone. */
+static int read_settings(json_t *settings, struct policy *policy, struct fault *fault)
+{
+    const char *name;
+    json_t *text;
+    json_object_foreach(settings, name, text)
+    {
+        char message[256];
+        uint64_t value;
+        int setting = setting_find(name);
+        if (setting < 0)
+            return fault_set(fault, FAULT_USAGE, EINVAL,
+                             "there is no setting \"%.64s\" (see 'vmlanectl get')", name);
+        if (!json_is_string(text))
+            return fault_set(fault, FAULT_USAGE, EINVAL, "setting \"%s\" is not given as a string", name);
+        if (setting_parse((enum setting)setting, json_string_value(text), &value, message, sizeof message) !=
+            0)
+            return fault_set(fault, FAULT_USAGE, EINVAL, "%s", message);
+        policy_set(policy, (enum setting)setting, value);
+    }
+    return 0;
+}
+
+static int set_policy(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    struct link *link;
+    json_t *settings = json_object_get(request, "settings");
+    int err = find_link(control, request, &link, fault);
+    if (err)
+        return err;
+    if (!json_is_object(settings) || json_object_size(settings) == 0)
+        return fault_set(fault, FAULT_USAGE, EINVAL, "nothing to set (as: vmlanectl set %s retry-max=20)",
+                         link->config.name);
+    struct policy policy = *link->policy;
+    err = read_settings(settings, &policy, fault);
+    if (err)
+        return err;
+    if (engine_set_policy(control->engine, link, &policy) != 0)
+        return no_memory(link, fault);
+    log_line(LOG_LEVEL_INFO, link->config.name, "policy changed");
+    return 0;
+}
+
+static int set_paused(struct control_commands *control, json_t *request, bool paused, struct fault *fault)
+{
+    struct link *link;
+    int err = find_link(control, request, &link, fault);
+    if (err)
+        return err;
+    if (engine_pause_link(control->engine, link, paused) != 0)
+        return no_memory(link, fault);
+    log_line(LOG_LEVEL_INFO, link->config.name, paused ? "paused" : "resumed");
+    return 0;
+}
+
+static int pause_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    return set_paused(control, request, true, fault);
+}
+
+static int resume_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    return set_paused(control, request, false, fault);
+}
+
+static int reset_marks(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    struct link *link;
+    int err = find_link(control, request, &link, fault);
+    if (err)
+        return err;
+    return engine_reset_link(control->engine, link) == 0 ? 0 : no_memory(link, fault);
+}
+
+static int pin_link(struct control_commands *control, struct link *link, const struct cpu_list *cpus,
+                    const char *layout_text, struct fault *fault)
+{
+    struct layout layout = link->config.layout;
+    int err = layout_text ? layout_parse(&layout, layout_text, fault) : 0;
+    if (!err)
+        err = engine_pin_link(control->engine, link, cpus, &layout, fault);
+    if (!err)
+        log_line(LOG_LEVEL_INFO, link->config.name, "agents placed anew");
+    return err;
+}
+
+static int pin_worker(struct control_commands *control, const char *name, const struct cpu_list *cpus,
+                      const char *layout_text, struct fault *fault)
+{
+    if (!crew_find_name(&control->engine->crew, name))
+        return fault_set(fault, FAULT_NOT_FOUND, ENOENT,
+                         "there is no link or worker \"%.63s\" in this process", name);
+    if (cpus->count != 1 || layout_text)
+        return fault_set(fault, FAULT_USAGE, EINVAL, "worker \"%s\" takes one core, and nothing else", name);
+    int err = engine_pin_worker(control->engine, name, cpus->cpu[0], fault);
+    if (!err)
+        log_line(LOG_LEVEL_INFO, "vmlane", "worker %s moved to core %u", name, cpus->cpu[0]);
+    return err;
+}
+
+static int pin(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    struct cpu_list cpus = {0};
+    const char *name = text_of(request, "name"), *list = text_of(request, "cpus");
+    const char *layout = text_of(request, "layout");
+    if (!name || !list)
+        return fault_set(fault, FAULT_USAGE, EINVAL,
+                         "pin needs a \"name\", and \"cpus\" as 2,3 or 2-5, or \"any\"");
+    int err = strcmp(list, "any") == 0 ? 0 : cpu_list_parse(&cpus, list, fault);
+    if (err)
+        return err;
+    struct link *link = engine_find_link(control->engine, name);
+    return link ? pin_link(control, link, &cpus, layout, fault)
+                : pin_worker(control, name, &cpus, layout, fault);
+}
+
+struct command {
+    const char *name;
+    /* Adds to `reply` what it has to say. Returns 0, or -errno with a fault. */
+    int (*run)(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault);
+};
+
+static const struct command commands[] = {
+    {"set", set_policy}, {"pause", pause_link}, {"resume", resume_link}, {"reset", reset_marks}, {"pin", pin},
+};
+
+static int dispatch(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    const char *name = text_of(request, "command");
+    if (!name)
+        return fault_set(fault, FAULT_USAGE, EINVAL,
+                         "that is not a request: one line of JSON with a \"command\"");
+    for (size_t i = 0; i < sizeof commands / sizeof commands[0]; i++) {
+        if (strcmp(commands[i].name, name) == 0)
+            return commands[i].run(control, request, reply, fault);
+    }
+    return fault_set(fault, FAULT_USAGE, EINVAL, "there is no command \"%.64s\" here", name);
+}
+
+char *control_commands_run(void *context, const char *line, size_t bytes)
+{
+    struct fault fault = {.kind = FAULT_RUNTIME};
+    json_t *request = json_loadb(line, bytes, 0, NULL);
+    json_t *reply = json_pack("{s:b}", "ok", 1);
+    if (dispatch(context, request, reply, &fault) != 0) {
+        json_decref(reply);
+        reply = json_pack("{s:b,s:i,s:s}", "ok", 0, "exit", (int)fault.kind, "message", fault.text);
+        if (!reply) /* it quoted bytes that are not UTF-8, which JSON cannot carry */
+            reply = json_pack("{s:b,s:i}", "ok", 0, "exit", (int)fault.kind);
+    }
+    char *text = reply ? json_dumps(reply, JSON_COMPACT) : NULL;
+    json_decref(reply);
+    json_decref(request);
+    return text;
+}

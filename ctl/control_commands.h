@@ -1,0 +1,29 @@
+/* control_commands: what a running vmlane can be told, request by request.
+ *
+ * A request is one JSON object with a "command", as `{"command":"set","link":"web1","settings":{"retry-max":"20"}}`;
+ * the answer is `{"ok":true}`, with what the command has to say beside it, or
+ * `{"ok":false,"exit":2,"message":"..."}`, where `exit` is an exit status of INTERFACES.md. A request is done wholly
+ * or not at all, and a wrong one leaves everything as it was.
+ *
+ *   command       takes                                     says
+ *   set           link, settings (texts, as people write)
+ *   pause, resume link
+ *   reset         link
+ *   pin           name (a link's or a worker's), cpus, layout (only a link's; may be missing)
+ *
+ * By the control thread. */
+#ifndef VMLANE_CTL_CONTROL_COMMANDS_H
+#define VMLANE_CTL_CONTROL_COMMANDS_H
+
+#include "../workers/engine.h"
+
+#include <stddef.h>
+
+struct control_commands {
+    struct engine *engine;
+};
+
+/* A control_handler (control_server.h); `context` is a struct control_commands. */
+char *control_commands_run(void *context, const char *line, size_t bytes);
+
+#endif
