@@ -1,5 +1,6 @@
 #include "port_kinds.h"
 
+#include "call_ring.h"
 #include "link_device.h"
 #include "rx_slots.h"
 
@@ -17,10 +18,15 @@
 #define TAP_MTU_DEFAULT 1500u
 #define TAP_TAGS_BYTES  8u /* two VLAN tags beside the Ethernet header */
 
+/* Fewer frames than this are written one by one: a ring's own cost is that of a few calls. */
+#define TAP_RING_WRITES_MIN 4u
+
 struct tap_queue {
     int fd;
     int tx_fd; /* a second descriptor of the same queue, so that a wait set can hold both */
     struct rx_slots slots;
+    _Alignas(SHARED_LINE_BYTES) struct call_ring tx_ring; /* the writer agent's */
+    bool refused; /* the last write was: the next frame goes by itself, and tells what ails it */
 };
 
 struct tap {
@@ -75,14 +81,12 @@ static uint32_t tap_rx(struct port *port, uint32_t queue_index, struct arena *po
     return descs;
 }
 
-/* One write a frame: a tap has no batch call. */
-static struct tx_result tap_tx(struct port *port, uint32_t queue_index, const struct tx_frame *frames,
-                               uint32_t count)
+/* One write a frame, until one does not go. */
+static struct tx_result write_each(struct tap_queue *queue, const struct tx_frame *frames, uint32_t count)
 {
-    struct tap *own = port->own;
-    int fd = own->queue[queue_index].fd;
     for (uint32_t i = 0; i < count; i++) {
-        ssize_t bytes = write_frame(fd, frames[i].part, frames[i].part_count);
+        ssize_t bytes = write_frame(queue->fd, frames[i].part, frames[i].part_count);
+        queue->refused = bytes <= 0;
         if (bytes > 0)
             continue;
         if (i > 0)
@@ -90,6 +94,45 @@ static struct tx_result tap_tx(struct port *port, uint32_t queue_index, const st
         return tx_result_of(TX_PLATFORM_HERE, TX_CALL_TAP, bytes, errno, 1);
     }
     return (struct tx_result){.status = TX_SENT, .accepted = count};
+}
+
+/* All writes with one system call. Each is made, also behind one that fails. If all from the first failure on fail, as
+ * on a device that goes down, that is as if they had been offered one by one. If some behind it went, it is not said to
+ * the writer which: the frames of the call are not offered again. (A device set down and up within microseconds, or a
+ * moment without memory.) */
+static struct tx_result write_by_ring(struct tap_queue *queue, const struct tx_frame *frames, uint32_t count)
+{
+    int32_t returned[PORT_TX_FRAMES_MAX];
+    uint32_t sent = 0;
+    for (uint32_t i = 0; i < count; i++)
+        call_ring_add_write(&queue->tx_ring, queue->fd, frames[i].part, frames[i].part_count);
+    call_ring_submit(&queue->tx_ring, returned, count);
+    while (sent < count && returned[sent] > 0)
+        sent++;
+    queue->refused = sent < count;
+    for (uint32_t i = sent; i < count; i++) {
+        if (returned[i] > 0)
+            return (struct tx_result){.status = TX_UNKNOWN, .error = -returned[sent]};
+    }
+    /* Nothing went: a write of its own tells why. If that goes, it is rings that do not work on this device. */
+    if (sent == 0) {
+        struct tx_result result = write_each(queue, frames, 1);
+        if (result.status == TX_SENT)
+            call_ring_close(&queue->tx_ring);
+        return result;
+    }
+    return (struct tx_result){.status = TX_SENT, .accepted = sent};
+}
+
+/* A tap has no batch call of its own. */
+static struct tx_result tap_tx(struct port *port, uint32_t queue_index, const struct tx_frame *frames,
+                               uint32_t count)
+{
+    struct tap *own = port->own;
+    struct tap_queue *queue = &own->queue[queue_index];
+    if (count >= TAP_RING_WRITES_MIN && queue->tx_ring.is_open && !queue->refused)
+        return write_by_ring(queue, frames, count);
+    return write_each(queue, frames, count);
 }
 
 static uint32_t tap_rx_armed(const struct port *port, uint32_t queue)
@@ -143,6 +186,7 @@ static void tap_close(struct port *port)
     if (own->before.index != 0)
         put_back(own);
     for (uint32_t i = 0; i < own->queue_count; i++) {
+        call_ring_close(&own->queue[i].tx_ring);
         if (own->queue[i].tx_fd >= 0)
             close(own->queue[i].tx_fd);
         if (own->queue[i].fd >= 0)
@@ -282,9 +326,15 @@ static int tap_open(struct port *port, struct fault *fault)
     int err = port_spec_number(&port->spec, "queues", 1, PORT_QUEUES_MAX, &queues, fault);
     if (err)
         return err;
-    struct tap *own = calloc(1, sizeof *own + queues * sizeof own->queue[0]);
+    bool rings = true;
+    err = port_spec_switch(&port->spec, "uring", &rings, fault);
+    if (err)
+        return err;
+    size_t bytes = sizeof(struct tap) + queues * sizeof(struct tap_queue); /* a multiple of their alignment */
+    struct tap *own = aligned_alloc(SHARED_LINE_BYTES, bytes);
     if (!own)
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for port \"%s\"", port->spec.text);
+    memset(own, 0, bytes);
     memcpy(own->name, name, strlen(name) + 1);
     own->queue_count = (uint32_t)queues;
     own->device.fd = own->device.netlink_fd = -1;
@@ -296,6 +346,8 @@ static int tap_open(struct port *port, struct fault *fault)
     if (!err)
         err = open_inside(port, own, fault);
     link_device_leave_netns(home);
+    for (uint32_t i = 0; !err && rings && i < own->queue_count; i++)
+        call_ring_open(&own->queue[i].tx_ring); /* without one, a call a frame does */
     if (err)
         tap_close(port);
     else
@@ -306,7 +358,7 @@ static int tap_open(struct port *port, struct fault *fault)
 const struct port_ops port_tap_ops = {
     .kind = "tap",
     .address_help = "tap:NAME",
-    .keys = "mac mtu netns txqueuelen queues",
+    .keys = "mac mtu netns txqueuelen queues uring",
     .open = tap_open,
     .rx = tap_rx,
     .tx = tap_tx,

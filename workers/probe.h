@@ -14,7 +14,7 @@
 #include "../io/port.h"
 #include "../shm/counters.h"
 
-#if !defined(VMLANE_NO_PROBES) && defined(__has_include)
+#if !defined(VMLANE_NO_PROBES) && defined(__ELF__) && defined(__has_include) /* the notes are ELF's */
 #if __has_include(<sys/sdt.h>)
 #include <sys/sdt.h>
 #define VMLANE_PROBES 1

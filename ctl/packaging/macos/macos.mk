@@ -2,7 +2,7 @@
 # x86-64): `make macos` builds both programs for arm64 and x86-64 with zig, see ctl/packaging/macos/build.
 
 # Ports that macOS has no counterpart of, and one whose library (libpcap) is left out there.
-LINUX_ONLY = io/port_tap.c io/link_device.c io/port_packet.c io/port_pcap.c
+LINUX_ONLY = io/port_tap.c io/call_ring.c io/link_device.c io/port_packet.c io/port_pcap.c
 
 BREW        ?= $(shell brew --prefix 2>/dev/null)
 LIBS_darwin  = $(MACOS_LDFLAGS) -lurcu-qsbr -ljansson
