@@ -49,25 +49,29 @@ void arena_close(struct arena *arena)
     *arena = (struct arena){0};
 }
 
-uint32_t arena_buffer_index(const struct arena *arena, uint32_t offset_lines)
+static inline uint32_t buffer_index(const struct arena *arena, uint32_t offset_lines)
 {
     if (offset_lines < arena->large_first_line) {
-        if (offset_lines % ARENA_CELL_LINES != 0)
-            return ARENA_NO_BUFFER;
-        return offset_lines / ARENA_CELL_LINES;
+        uint32_t index = offset_lines / ARENA_CELL_LINES;
+        return index * ARENA_CELL_LINES == offset_lines ? index : ARENA_NO_BUFFER;
     }
-    uint32_t from_first = offset_lines - arena->large_first_line;
-    if (from_first % ARENA_LARGE_LINES != 0 || from_first / ARENA_LARGE_LINES >= arena->larges)
+    uint32_t from_first = offset_lines - arena->large_first_line, index = from_first / ARENA_LARGE_LINES;
+    if (index * ARENA_LARGE_LINES != from_first || index >= arena->larges)
         return ARENA_NO_BUFFER;
-    return arena->cells + from_first / ARENA_LARGE_LINES;
+    return arena->cells + index;
 }
 
-static void mark_away(struct arena *arena, uint32_t offset_lines)
+uint32_t arena_buffer_index(const struct arena *arena, uint32_t offset_lines)
 {
-    uint32_t index = arena_buffer_index(arena, offset_lines);
-    assert(index != ARENA_NO_BUFFER);
-    assert(!(arena->away_bits[index / 64] >> (index % 64) & 1));
-    arena->away_bits[index / 64] |= UINT64_C(1) << (index % 64);
+    return buffer_index(arena, offset_lines);
+}
+
+/* Of a buffer from a stack of ours. */
+static inline void mark_away(struct arena *arena, uint32_t index)
+{
+    uint64_t *bits = &arena->away_bits[index / 64], bit = UINT64_C(1) << (index % 64);
+    assert(!(*bits & bit));
+    *bits |= bit;
 }
 
 uint32_t arena_take_cell(struct arena *arena)
@@ -75,7 +79,7 @@ uint32_t arena_take_cell(struct arena *arena)
     if (arena->free_cells == 0)
         return ARENA_NO_BUFFER;
     uint32_t offset_lines = arena->cell_stack[--arena->free_cells];
-    mark_away(arena, offset_lines);
+    mark_away(arena, offset_lines / ARENA_CELL_LINES);
     return offset_lines;
 }
 
@@ -84,13 +88,13 @@ uint32_t arena_take_large(struct arena *arena)
     if (arena->free_larges == 0)
         return ARENA_NO_BUFFER;
     uint32_t offset_lines = arena->large_stack[--arena->free_larges];
-    mark_away(arena, offset_lines);
+    mark_away(arena, arena->cells + (offset_lines - arena->large_first_line) / ARENA_LARGE_LINES);
     return offset_lines;
 }
 
-int arena_put(struct arena *arena, uint32_t offset_lines)
+static inline int put(struct arena *arena, uint32_t offset_lines)
 {
-    uint32_t index = arena_buffer_index(arena, offset_lines);
+    uint32_t index = buffer_index(arena, offset_lines);
     uint64_t bit = UINT64_C(1) << (index % 64);
     if (index == ARENA_NO_BUFFER || !(arena->away_bits[index / 64] & bit)) {
         arena->quarantined = true;
@@ -104,13 +108,18 @@ int arena_put(struct arena *arena, uint32_t offset_lines)
     return 0;
 }
 
+int arena_put(struct arena *arena, uint32_t offset_lines)
+{
+    return put(arena, offset_lines);
+}
+
 uint32_t arena_reclaim(struct arena *arena, struct spsc_consumer *returns, uint32_t max)
 {
     uint32_t count = spsc_peek(returns, max);
     uint32_t home = 0;
     for (uint32_t i = 0; i < count; i++) {
         const struct return_entry *entry = spsc_consumer_slot(returns, i, sizeof *entry);
-        if (arena_put(arena, shared_copy_u32(&entry->offset_lines)) == 0)
+        if (put(arena, shared_copy_u32(&entry->offset_lines)) == 0)
             home++;
     }
     if (count > 0)
