@@ -3,9 +3,8 @@
  * A round visits every work; within a work every peer that starts quickly, one after the other, in an order of its
  * own, each as a process of its own. Peers that take seconds to start come once a round and do all works then. A ratio
  * is of two runs of the same round. What is missing or fails is in the table, with the reason. */
-#include "bench.h"
-#include "compare_peers.h"
-#include "plot_svg.h"
+#include "compare.h"
+#include "compare_station.h"
 #include "traffic.h"
 
 #include <errno.h>
@@ -21,7 +20,6 @@
 
 #define ROUNDS_QUICK    5u
 #define ROUNDS_FULL     25u
-#define ROUNDS_MAX      100u
 #define WINDOW_MS_QUICK 150u
 #define WINDOW_MS_FULL  400u
 #define WARM_UP_MS      40u
@@ -31,86 +29,99 @@
 #define CALM_MS         100u /* before a disturbed window is measured again */
 #define ATTEMPTS_MAX    3u
 #define OFF_CPU_MAX     0.10 /* share of a window that other work took */
-#define PEERS_MAX       16u
 #define PROBES_MIN      5u
 
-enum kind { KIND_FLOW, KIND_LATENCY, KIND_IDLE };
-
-static const struct work {
-    const char *name;
-    const char *title;
-    enum kind kind;
-    uint32_t bulk_bytes;
-    struct peer_task task;
-} works[] = {
-    {"vm_to_host_64", "VM to host, 64 bytes, saturated", KIND_FLOW, 64, {false, 64, false, false, 128}},
-    {"host_to_vm_64", "host to VM, 64 bytes, saturated", KIND_FLOW, 64, {true, 64, false, false, 128}},
+const struct work works[] = {
+    {"vm_to_host_64",
+     "VM to host, 64 bytes, saturated",
+     KIND_FLOW,
+     64,
+     {false, 64, false, false, false, 128},
+     0},
+    {"host_to_vm_64",
+     "host to VM, 64 bytes, saturated",
+     KIND_FLOW,
+     64,
+     {true, 64, false, false, false, 128},
+     0},
     {"vm_to_host_1514",
      "VM to host, 1514 bytes, saturated",
      KIND_FLOW,
      1514,
-     {false, 1514, false, false, 128}},
+     {false, 1514, false, false, false, 128},
+     0},
     {"host_to_vm_1514",
      "host to VM, 1514 bytes, saturated",
      KIND_FLOW,
      1514,
-     {true, 1514, false, false, 128}},
+     {true, 1514, false, false, false, 128},
+     0},
     {"vm_to_host_65000",
      "VM to host, 65000 bytes, saturated",
      KIND_FLOW,
      65000,
-     {false, 65000, false, false, 128}},
+     {false, 65000, false, false, false, 128},
+     0},
     {"host_to_vm_65000",
      "host to VM, 65000 bytes, saturated",
      KIND_FLOW,
      65000,
-     {true, 65000, false, false, 128}},
+     {true, 65000, false, false, false, 128},
+     0},
     {"latency_idle_vm_to_host",
      "64-byte probe alone, VM to host",
      KIND_LATENCY,
      0,
-     {false, 64, true, false, 0}},
+     {false, 64, true, false, false, 0},
+     0},
     {"latency_idle_host_to_vm",
      "64-byte probe alone, host to VM",
      KIND_LATENCY,
      0,
-     {true, 64, true, false, 0}},
+     {true, 64, true, false, false, 0},
+     0},
     {"latency_load_vm_to_host",
      "64-byte probe among saturating 1514-byte frames, VM to host",
      KIND_LATENCY,
      1514,
-     {false, 1514, true, false, 0}},
+     {false, 1514, true, false, false, 0},
+     0},
     {"latency_load_host_to_vm",
      "64-byte probe among saturating 1514-byte frames, host to VM, each as it comes",
      KIND_LATENCY,
      1514,
-     {true, 1514, true, false, 0}},
+     {true, 1514, true, false, false, 0},
+     0},
     {"latency_load_host_to_vm_q128",
      "the same, every tap with txqueuelen 128",
      KIND_LATENCY,
      1514,
-     {true, 1514, true, false, 128}},
-    {"idle", "a link that does nothing", KIND_IDLE, 0, {false, 64, false, true, 0}},
+     {true, 1514, true, false, false, 128},
+     0},
+    {"idle", "a link that does nothing", KIND_IDLE, 0, {false, 64, false, true, false, 0}, 0},
+    {"request_idle",
+     "64 bytes over TCP to the machine and back, alone",
+     KIND_REQUEST,
+     0,
+     {false, 1514, false, false, true, 0},
+     0},
+    {"tcp_1",
+     "iperf3, 1 stream from the machine, and requests beside it",
+     KIND_TCP,
+     0,
+     {false, 1514, false, false, true, 0},
+     1},
+    {"tcp_4",
+     "iperf3, 4 streams from the machine, and requests beside them",
+     KIND_TCP,
+     0,
+     {false, 1514, false, false, true, 0},
+     4},
 };
 #define WORKS (sizeof(works) / sizeof(works[0]))
+const size_t work_count = WORKS;
 
-enum metric {
-    METRIC_SPEED,
-    METRIC_RATE,
-    METRIC_CPU,
-    METRIC_RATIO,
-    METRIC_P50,
-    METRIC_P99,
-    METRIC_LOST,
-    METRIC_SHARE,
-    METRIC_WAKES,
-    METRIC_COUNT
-};
-
-static const struct {
-    const char *name;
-    const char *unit;
-} metrics[METRIC_COUNT] = {
+const struct metric_info metrics[METRIC_COUNT] = {
     [METRIC_SPEED] = {"throughput", "kframes/s"}, /* frames that came out */
     [METRIC_RATE] = {"rate", "Gbit/s"},           /* of frames without FCS */
     [METRIC_CPU] = {"cpu", "s/GB"},               /* of the forwarder's process, user and system */
@@ -122,40 +133,12 @@ static const struct {
     [METRIC_WAKES] = {"wakeups", "1/s"},
 };
 
-struct cell {
-    double values[METRIC_COUNT][ROUNDS_MAX];
-    uint32_t discarded;
-    char reason[PEER_REASON_BYTES]; /* of the last failure, or why it never runs */
-    bool wanted;
-    bool never;
-};
-
-static struct {
-    struct bench_options common;
-    const char *work_list;
-    const char *peer_list;
-    const char *plots;
-    const char *urgent;
-    uint64_t rounds;
-    uint64_t window_ms;
-    uint64_t random;
-} settings;
-
-static struct {
-    struct cell *cells; /* WORKS times peer_count */
-    uint32_t rounds_done;
-    double line_before_ns;
-    double line_after_ns;
-} table;
+struct compare_settings settings;
+struct compare_table table;
 
 static char folder[RELAY_FOLDER_BYTES];
 static cpu_set_t all_cpus;
 static uint64_t deadline_ns;
-
-static struct cell *cell_of(size_t work, size_t peer)
-{
-    return &table.cells[work * peer_count + peer];
-}
 
 static void sleep_ms(uint64_t ms)
 {
@@ -226,6 +209,38 @@ static double measure(struct peer_run *run, const struct work *work, double *val
     return (double)(off_ns > flow_ns ? off_ns : flow_ns) / 1e9 / seconds;
 }
 
+/* The same with IP stacks. A forwarder that is woken for every frame waits a little for its CPU every time: what other work
+ * took cannot be told from that here, so no window is discarded for it. */
+static double measure_stack(struct peer_run *run, const struct work *work, double *values)
+{
+    struct station station;
+    struct station_result result = {0};
+    struct peer_reading before, after;
+    for (uint32_t metric = 0; metric < METRIC_COUNT; metric++)
+        values[metric] = (double)NAN;
+    int err = station_open(&station, &run->vm, &run->host, run->cpu_near);
+    peer_read(run, &before);
+    if (!err)
+        err = station_run(&station, work->connections, settings.window_ms, &result);
+    peer_read(run, &after);
+    station_close(&station);
+    if (!err && result.requests >= PROBES_MIN) {
+        qsort(result.request_us, result.requests, sizeof(double), compare_doubles);
+        values[METRIC_P50] = result.request_us[result.requests / 2];
+        values[METRIC_P99] = result.request_us[result.requests * 99 / 100];
+    }
+    values[METRIC_RATE] = result.gbit_s;
+    if (before.known && after.known && result.gbit_s > 0) /* bulk lasts a second */
+        values[METRIC_CPU] = (double)(after.cpu_ns - before.cpu_ns) / 1e9 / (result.gbit_s / 8);
+    free(result.request_us);
+    return err;
+}
+
+static bool has_stack(const struct work *work)
+{
+    return work->kind == KIND_TCP || work->kind == KIND_REQUEST;
+}
+
 /* A window that other work on the machine did not disturb, or a discarded one. */
 static void run_cell(struct peer_run *run, const struct work *work, struct cell *cell, uint32_t round)
 {
@@ -234,7 +249,7 @@ static void run_cell(struct peer_run *run, const struct work *work, struct cell 
     sched_getaffinity(0, sizeof(before), &before);
     bench_pin(run->cpu_near);
     for (uint32_t attempt = 0; attempt < ATTEMPTS_MAX; attempt++) {
-        double off_cpu = measure(run, work, values);
+        double off_cpu = has_stack(work) ? measure_stack(run, work, values) : measure(run, work, values);
         if (off_cpu < 0) {
             snprintf(cell->reason, sizeof(cell->reason), "cannot measure: %s", strerror((int)-off_cpu));
             break;
@@ -249,6 +264,10 @@ static void run_cell(struct peer_run *run, const struct work *work, struct cell 
             cell->values[metric][round] = values[metric];
         if (work->kind == KIND_FLOW && isnan(values[METRIC_SPEED]))
             snprintf(cell->reason, sizeof(cell->reason), "no frame came through");
+        if (work->kind == KIND_TCP && isnan(values[METRIC_RATE]))
+            snprintf(cell->reason, sizeof(cell->reason), "iperf3 did not get through");
+        if (work->kind == KIND_REQUEST && isnan(values[METRIC_P50]))
+            snprintf(cell->reason, sizeof(cell->reason), "too few requests were answered");
         if (work->kind == KIND_LATENCY && isnan(values[METRIC_P50]))
             snprintf(cell->reason, sizeof(cell->reason), "too few probes came through");
         break;
@@ -272,9 +291,15 @@ static bool runs(size_t work, size_t peer)
     return cell_of(work, peer)->wanted && !cell_of(work, peer)->never;
 }
 
+/* Bulk TCP takes seconds: with --quick every other round goes without. */
+static bool skips(const struct work *work, uint32_t round)
+{
+    return work->kind == KIND_TCP && !settings.common.full && round % 2 == 1;
+}
+
 static void run_quick_peers(size_t work, uint32_t round)
 {
-    uint32_t order[PEERS_MAX];
+    uint32_t order[COMPARE_PEERS_MAX];
     struct peer_run run;
     for (uint32_t i = 0; i < peer_count; i++)
         order[i] = i;
@@ -310,7 +335,7 @@ static void run_slow_peer(size_t peer, uint32_t round)
     bool running = false;
     for (size_t work = 0; work < WORKS && bench_now_ns() < deadline_ns; work++) {
         struct cell *cell = cell_of(work, peer);
-        if (!runs(work, peer))
+        if (!runs(work, peer) || skips(&works[work], round))
             continue;
         if (running && !peer_retask(&run, &works[work].task)) {
             peer_stop(&run);
@@ -349,8 +374,10 @@ static void run_rounds(void)
         for (uint32_t i = 0; i < WORKS; i++)
             order[i] = i;
         bench_shuffle(order, WORKS, &settings.random);
-        for (size_t i = 0; i < WORKS; i++)
-            run_quick_peers(order[i], table.rounds_done);
+        for (size_t i = 0; i < WORKS; i++) {
+            if (!skips(&works[order[i]], table.rounds_done))
+                run_quick_peers(order[i], table.rounds_done);
+        }
         for (size_t peer = 0; peer < peer_count; peer++) {
             if (peers[peer].slow)
                 run_slow_peer(peer, table.rounds_done);
@@ -362,178 +389,6 @@ static void run_rounds(void)
                 (unsigned long long)settings.rounds, (unsigned long long)(took_ns / 1000000000u),
                 (unsigned long long)((bench_now_ns() - start_ns) / 1000000000u));
     }
-}
-
-/* --- table --- */
-
-static struct bench_summary summary_of(const struct cell *cell, enum metric metric)
-{
-    return bench_summarize(cell->values[metric], table.rounds_done);
-}
-
-static void print_number(const char *format, double value)
-{
-    char text[32];
-    snprintf(text, sizeof(text), format, value);
-    if (isnan(value))
-        snprintf(text, sizeof(text), "%*s", (int)strlen(text), "-");
-    printf(" %s", text);
-}
-
-/* What a peer that was measured is measured by. */
-static enum metric main_metric(const struct work *work)
-{
-    return work->kind == KIND_FLOW ? METRIC_SPEED : work->kind == KIND_LATENCY ? METRIC_P50 : METRIC_SHARE;
-}
-
-static void print_flow(const struct cell *cell)
-{
-    struct bench_summary speed = summary_of(cell, METRIC_SPEED), ratio = summary_of(cell, METRIC_RATIO);
-    print_number("%8.1f", speed.median);
-    print_number("%8.1f", speed.min);
-    print_number("%8.1f", speed.max);
-    print_number("%7.2f", summary_of(cell, METRIC_RATE).median);
-    print_number("%7.3f", summary_of(cell, METRIC_CPU).median);
-    print_number("%6.2f", ratio.median);
-    print_number("%5.2f", ratio.min);
-    print_number("%5.2f", ratio.max);
-    printf(" %3zu %4u\n", speed.rounds, cell->discarded);
-}
-
-static void print_latency(const struct cell *cell)
-{
-    struct bench_summary p50 = summary_of(cell, METRIC_P50), p99 = summary_of(cell, METRIC_P99);
-    print_number("%8.1f", p50.median);
-    print_number("%8.1f", p50.min);
-    print_number("%8.1f", p50.max);
-    print_number("%8.1f", p99.median);
-    print_number("%8.1f", p99.min);
-    print_number("%8.1f", p99.max);
-    print_number("%5.1f", 100 * summary_of(cell, METRIC_LOST).median);
-    print_number("%8.1f", summary_of(cell, METRIC_SPEED).median);
-    printf(" %3zu %4u\n", p50.rounds, cell->discarded);
-}
-
-static void print_idle(const struct cell *cell)
-{
-    struct bench_summary share = summary_of(cell, METRIC_SHARE), wakes = summary_of(cell, METRIC_WAKES);
-    print_number("%8.3f", 100 * share.median);
-    print_number("%8.3f", 100 * share.min);
-    print_number("%8.3f", 100 * share.max);
-    print_number("%8.1f", wakes.median);
-    print_number("%8.1f", wakes.min);
-    print_number("%8.1f", wakes.max);
-    printf(" %3zu %4u\n", share.rounds, cell->discarded);
-}
-
-static void print_work(size_t number)
-{
-    static const char *const heads[] = {
-        [KIND_FLOW] = "kframe/s      min      max  Gbit/s cpu s/GB ratio   min   max   n disc",
-        [KIND_LATENCY] = "  p50 us      min      max   p99 us      min      max  lost kframe/s   n disc",
-        [KIND_IDLE] = "   cpu %      min      max  wakes/s      min      max   n disc",
-    };
-    const struct work *work = &works[number];
-    bool any = false;
-    for (size_t peer = 0; peer < peer_count; peer++) {
-        const struct cell *cell = cell_of(number, peer);
-        if (!cell->wanted)
-            continue;
-        if (!any)
-            printf("\n%s: %s\n  %-18s %s\n", work->name, work->title, "", heads[work->kind]);
-        any = true;
-        printf("  %-18s", peers[peer].name);
-        if (summary_of(cell, main_metric(work)).rounds == 0)
-            printf(" unavailable: %s\n", cell->reason[0] ? cell->reason : "there was no time for it");
-        else if (work->kind == KIND_FLOW)
-            print_flow(cell);
-        else if (work->kind == KIND_LATENCY)
-            print_latency(cell);
-        else
-            print_idle(cell);
-    }
-}
-
-static void print_table(const struct bench_spec *spec)
-{
-    bench_print_head(stdout, spec, &settings.common, table.line_before_ns, table.line_after_ns);
-    printf("rounds       %u of %llu, windows of %llu ms\n", table.rounds_done,
-           (unsigned long long)settings.rounds, (unsigned long long)settings.window_ms);
-    printf("columns      medians of rounds, and extremes; ratio: throughput to bare in the same round; cpu: "
-           "of the\n");
-    printf("             forwarder's process; lost: %% of probes, most of them refused by the tap's full "
-           "queue;\n");
-    printf(
-        "             disc: windows discarded: other work took more than 10 %% from forwarder or traffic\n");
-    for (size_t peer = 0; peer < peer_count; peer++) {
-        if (bench_list_has(settings.peer_list, peers[peer].name))
-            printf("%s%-18s %s\n", peer == 0 ? "\n" : "", peers[peer].name, peers[peer].about);
-    }
-    for (size_t work = 0; work < WORKS; work++)
-        print_work(work);
-}
-
-/* --- JSON file, plots --- */
-
-static void report_all(struct bench_report *report, const char *obstacle)
-{
-    for (size_t i = 0; i < WORKS * peer_count; i++) {
-        const struct work *work = &works[i / peer_count];
-        const struct cell *cell = &table.cells[i];
-        const char *name = peers[i % peer_count].name;
-        if (!cell->wanted)
-            continue;
-        if (obstacle || summary_of(cell, main_metric(work)).rounds == 0) {
-            bench_report_unavailable(report, work->name, name,
-                                     obstacle          ? obstacle
-                                     : cell->reason[0] ? cell->reason
-                                                       : "there was no time for it");
-            continue;
-        }
-        for (uint32_t metric = 0; metric < METRIC_COUNT; metric++) {
-            struct bench_summary summary = summary_of(cell, metric);
-            if (summary.rounds > 0)
-                bench_report_add(report, work->name, name, metrics[metric].name, metrics[metric].unit,
-                                 summary);
-        }
-    }
-}
-
-/* Throughput with its extremes; latency's median, with its 99th percentile as the whisker. */
-static int plot_work(size_t number)
-{
-    const struct work *work = &works[number];
-    struct plot_bar bars[PEERS_MAX];
-    char path[4096], title[160];
-    size_t count = 0;
-    for (size_t peer = 0; peer < peer_count; peer++) {
-        const struct cell *cell = cell_of(number, peer);
-        struct bench_summary summary = summary_of(cell, main_metric(work));
-        if (!cell->wanted || summary.rounds == 0)
-            continue;
-        double high = work->kind == KIND_LATENCY ? summary_of(cell, METRIC_P99).median : summary.max;
-        bars[count++] = (struct plot_bar){peers[peer].name, summary.median, summary.min, high};
-    }
-    if (count == 0)
-        return 0;
-    snprintf(path, sizeof(path), "%s/%s.svg", settings.plots, work->name);
-    snprintf(title, sizeof(title), "%s", work->title);
-    return plot_svg_bars(path, title,
-                         work->kind == KIND_FLOW      ? "kframes/s, with minimum and maximum"
-                         : work->kind == KIND_LATENCY ? "microseconds: median, to the 99th percentile"
-                                                      : "share of a core",
-                         work->kind == KIND_LATENCY, bars, count);
-}
-
-static void plot_all(void)
-{
-    int err = 0;
-    if (mkdir(settings.plots, 0777) != 0 && errno != EEXIST)
-        err = -errno;
-    for (size_t work = 0; !err && work < WORKS; work++)
-        err = plot_work(work);
-    if (err)
-        fprintf(stderr, "error compare: cannot draw in \"%s\": %s\n", settings.plots, strerror(-err));
 }
 
 /* --- the program --- */
@@ -607,7 +462,7 @@ static int parse_settings(int argc, char **argv)
     settings.rounds = settings.common.full ? ROUNDS_FULL : ROUNDS_QUICK;
     settings.window_ms = settings.common.full ? WINDOW_MS_FULL : WINDOW_MS_QUICK;
     settings.random = 1;
-    if (parse_number("rounds", rounds_text, ROUNDS_MAX, &settings.rounds) != 0 ||
+    if (parse_number("rounds", rounds_text, COMPARE_ROUNDS_MAX, &settings.rounds) != 0 ||
         parse_number("window", window_text, 60000, &settings.window_ms) != 0 ||
         check_list("work", settings.work_list, work_name, WORKS) != 0 ||
         check_list("peers", settings.peer_list, peer_name, peer_count) != 0)
@@ -618,6 +473,7 @@ static int parse_settings(int argc, char **argv)
 /* Which peers do which works, and why not. */
 static void make_cells(void)
 {
+    const bool stacks = station_available();
     for (size_t i = 0; i < WORKS * peer_count; i++) {
         const struct peer *peer = &peers[i % peer_count];
         const struct work *work = &works[i / peer_count];
@@ -627,10 +483,12 @@ static void make_cells(void)
         const char *reason = peer->refuses(&work->task);
         if (!reason)
             reason = peer_missing(peer);
+        if (!reason && has_stack(work) && !stacks)
+            reason = "iperf3 or nsenter is not installed (perf/packages)";
         cell->never = reason != NULL;
         snprintf(cell->reason, sizeof(cell->reason), "%s", reason ? reason : "");
-        for (uint32_t k = 0; k < METRIC_COUNT * ROUNDS_MAX; k++)
-            cell->values[k / ROUNDS_MAX][k % ROUNDS_MAX] = NAN;
+        for (uint32_t k = 0; k < METRIC_COUNT * COMPARE_ROUNDS_MAX; k++)
+            cell->values[k / COMPARE_ROUNDS_MAX][k % COMPARE_ROUNDS_MAX] = NAN;
     }
 }
 
@@ -715,12 +573,12 @@ int main(int argc, char **argv)
     else
         err = measure_all();
     if (!err && !obstacle) {
-        print_table(&spec);
+        compare_print(&spec);
         if (settings.plots)
-            plot_all();
+            compare_plot();
     }
     if (!err)
-        report_all(&report, obstacle);
+        compare_report(&report, obstacle);
     int closed = bench_report_close(&report);
     free(table.cells);
     return err || closed ? BENCH_EXIT_FAILED : 0;

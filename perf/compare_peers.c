@@ -278,6 +278,8 @@ static const char *takes_no_long(const struct peer_task *task)
 
 static const char *bare_refuses(const struct peer_task *task)
 {
+    if (task->stack)
+        return "it carries one direction only";
     return task->idle ? "it polls and never sleeps: it is a limit, not a product" : takes_no_long(task);
 }
 
@@ -490,6 +492,8 @@ static const char *vhost_refuses(const struct peer_task *task)
 {
     if (task->to_vm)
         return "a polling virtio sink beside the sender needs a third CPU";
+    if (task->stack)
+        return "its generator (testpmd) has no IP stack";
     if (task->latency)
         return "its generator (testpmd) puts no time into frames";
     if (task->idle)
@@ -649,7 +653,7 @@ int peer_start(const struct peer *peer, struct peer_run *run, const struct peer_
 bool peer_retask(struct peer_run *run, const struct peer_task *task)
 {
     bool tap = strncmp(run->host.device, "dt", 2) == 0;
-    if (run->sends_itself || run->processes == 0 || (!tap && run->host.device[0] != 'w'))
+    if (run->task->stack || run->sends_itself || run->processes == 0 || (!tap && run->host.device[0] != 'w'))
         return false;
     run->task = task;
     if (tap)

@@ -24,6 +24,7 @@ struct peer_task {
     uint32_t bytes; /* of the longest frame */
     bool latency;
     bool idle;
+    bool stack;          /* IP stacks at both ends: frames both ways */
     uint32_t txqueuelen; /* of the tap, for all; PEER_QUEUE_AS_COMES: what each sets up by itself */
 };
 
@@ -63,7 +64,8 @@ int peer_start(const struct peer *peer, struct peer_run *run, const struct peer_
                const char *folder, unsigned cpu_near, unsigned cpu_far);
 void peer_stop(struct peer_run *run);
 
-/* Gives a started peer another work. Returns false if it must be started anew for it. */
+/* Gives a started peer another work. Returns false if it must be started anew for it, as after one with IP stacks, with
+ * whose namespace a device is gone. */
 bool peer_retask(struct peer_run *run, const struct peer_task *task);
 
 /* Of one thread of the forwarder. */

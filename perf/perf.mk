@@ -18,7 +18,7 @@ endif
 
 PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_COMMON)
 
-PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_ends compare_peers plot_svg relay traffic) $(PERF_COMMON)
+PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_table compare_ends compare_peers compare_station plot_svg relay traffic) $(PERF_COMMON)
 
 PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_lab mix plot_svg relay) $(PERF_COMMON)
 PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig_cost rig) $(PERF_COMMON)
