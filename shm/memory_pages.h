@@ -33,7 +33,7 @@ int hugepages_parse(enum hugepages *wish, const char *text, struct fault *fault)
  * descriptor, or -errno: no such pages (-ENOSYS), too few of them (-ENOMEM). */
 int memory_pages_open_huge(const char *label, size_t *bytes);
 
-/* Where the kernel can put transparent huge pages: maps a file with its start on such a page's boundary, touched.
+/* Maps a file where the kernel can put transparent huge pages: its start lies on such a page's boundary. Nothing is touched.
  * Returns the address, or null with errno. */
 void *memory_pages_map(int fd, size_t bytes);
 

@@ -43,8 +43,7 @@ void *memory_pages_map(int fd, size_t bytes)
     if (room == MAP_FAILED)
         return NULL;
     size_t skip = (TRANSPARENT_BYTES - (uintptr_t)room % TRANSPARENT_BYTES) % TRANSPARENT_BYTES;
-    void *memory =
-        mmap(room + skip, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED | MAP_POPULATE, fd, 0);
+    void *memory = mmap(room + skip, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0);
     int error = errno;
     if (skip > 0)
         munmap(room, skip);

@@ -84,6 +84,28 @@ static int create_huge(struct memory_segment *segment, const char *label, size_t
     return err;
 }
 
+/* On transparent huge pages. They are asked for before anything is touched, so that the kernel copies nothing. Returns 0 or
+ * -errno with nothing left behind. */
+static int create_transparent(struct memory_segment *segment, const char *label, size_t bytes)
+{
+    *segment = (struct memory_segment){.fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING),
+                                       .bytes = bytes,
+                                       .pages = MEMORY_PAGES_TRANSPARENT};
+    int err = segment->fd < 0 || ftruncate(segment->fd, (off_t)bytes) != 0 ? -errno : 0;
+    if (!err && !(segment->memory = memory_pages_map(segment->fd, bytes)))
+        err = -errno;
+    if (!err && !memory_pages_collapse(segment->memory, bytes))
+        err = -ENOTSUP;
+    if (!err)
+        err = -posix_fallocate(segment->fd, 0, (off_t)bytes); /* the rest that fills none */
+    if (!err && (fcntl(segment->fd, F_ADD_SEALS, SEALS) != 0 ||
+                 madvise(segment->memory, bytes, MADV_POPULATE_WRITE) != 0))
+        err = -errno;
+    if (err)
+        memory_segment_close(segment);
+    return err;
+}
+
 int memory_segment_create_on(struct memory_segment *segment, const char *label, size_t bytes,
                              enum hugepages wish, struct fault *fault)
 {
@@ -94,17 +116,9 @@ int memory_segment_create_on(struct memory_segment *segment, const char *label, 
         return 0;
     if (wish == HUGEPAGES_ON)
         return explain_huge(label, huge_bytes, err, fault);
-    err = memory_segment_create(segment, label, bytes, fault);
-    if (err || wish == HUGEPAGES_OFF)
-        return err;
-    void *aligned = memory_pages_map(segment->fd, segment->bytes);
-    if (!aligned)
-        return 0; /* it goes without */
-    munmap(segment->memory, segment->bytes);
-    segment->memory = aligned;
-    if (memory_pages_collapse(aligned, segment->bytes))
-        segment->pages = MEMORY_PAGES_TRANSPARENT;
-    return 0;
+    if (wish == HUGEPAGES_AUTO && create_transparent(segment, label, bytes) == 0)
+        return 0;
+    return memory_segment_create(segment, label, bytes, fault);
 }
 
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault)
