@@ -18,9 +18,9 @@ static const char *record_path(void)
     return path;
 }
 
-static void record(const char *count)
+static void record(const char *interval, const char *count)
 {
-    struct run run = RUN("record", "--output", record_path(), "--interval", "0.05", "--count", count);
+    struct run run = RUN("record", "--output", record_path(), "--interval", interval, "--count", count);
     ck_assert_msg(run.status == 0, "status %d: %s", run.status, run.err);
     run_free(&run);
 }
@@ -57,8 +57,8 @@ START_TEST(a_record_has_a_head_and_a_line_an_interval)
 {
     struct owner owner = {.links = {"web1"}, .counting = true};
     owner_start(&owner);
-    record("2");
-    record("1"); /* goes on in the same file */
+    record("0.5", "2");
+    record("0.05", "1"); /* goes on in the same file */
     owner_kill(&owner);
     char *text = content(record_path());
     ck_assert_int_eq(strncmp(text, "{\"vmlane_record\":1,", 19), 0);
@@ -77,7 +77,7 @@ START_TEST(an_unfinished_line_is_cut_off_when_recording_goes_on)
 {
     struct owner owner = {.links = {"web1"}};
     owner_start(&owner);
-    record("1");
+    record("0.05", "1");
     append("{\"schema\":1,\"time_ns\":17");
     struct run run = RUN("record", "--output", record_path(), "--interval", "0.05", "--count", "1");
     owner_kill(&owner);
