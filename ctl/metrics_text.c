@@ -150,6 +150,15 @@ static void put_counter(const struct metrics *metrics, const struct position *at
         put_value(metrics->out, value);
 }
 
+static void put_dropped(const struct metrics *metrics, const struct position *at, const char *name,
+                        size_t argument)
+{
+    (void)argument;
+    put_path_name(metrics, at, name, "_total");
+    fputs("} ", metrics->out);
+    put_value(metrics->out, vmlane_stats_path_drops_frames(at->path));
+}
+
 static void counters(const struct metrics *metrics)
 {
     for (size_t i = 0; i < vmlane_stats_counter_count(); i++) {
@@ -159,6 +168,9 @@ static void counters(const struct metrics *metrics)
                      vmlane_stats_counter_help(i));
         each_path(metrics, put_counter, name, i);
     }
+    begin_family(metrics, FAMILY_COUNTER, "vmlane_path_dropped_frames", "frames",
+                 "frames dropped, all causes together");
+    each_path(metrics, put_dropped, "vmlane_path_dropped_frames", 0);
 }
 
 /* --- histograms --- */

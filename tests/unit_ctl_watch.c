@@ -169,6 +169,7 @@ START_TEST(metrics_have_every_counter_with_help_type_and_labels)
     assert_has(run.out, "_rx_frames_total{link=\"web1\",direction=\"a_to_b\",queue=\"0\"} 1000\n");
     assert_has(run.out,
                "_tx_wait_seconds_total{link=\"web1\",direction=\"a_to_b\",queue=\"0\"} 0.000250000\n");
+    assert_has(run.out, "_dropped_frames_total{link=\"web1\",direction=\"a_to_b\",queue=\"0\"} 21\n");
     assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"up\"} 1\n");
     assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"down\"} 0\n");
     assert_has(run.out, "state=\"live\"} 1\n");
