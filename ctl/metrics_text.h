@@ -1,12 +1,14 @@
 /* metrics_text: all statistics as metrics, for Prometheus and what reads its formats.
  *
- * Two formats, which differ in little: Prometheus' text format 0.0.4, which node_exporter's textfile collector wants,
- * and OpenMetrics 1.0. Names, units and help come from the counter table; times are in seconds, as the name then says.
+ * Two formats, which differ in little: Prometheus' text format 0.0.4, which node_exporter's textfile
+ * collector wants, and OpenMetrics 1.0. Names, units and help come from the counter table; times are in
+ * seconds, as the name then says.
  *
  *     vmlane_path_rx_frames_total{link="web1",direction="a_to_b",queue="0"} 1000
  *
- * Every metric of a path has these three labels; one of a worker has pid and worker. A dead process's last values stay
- * as long as its segments do: vmlane_process_state says that it is dead. docs/vmlane-stats.5 lists all of them. */
+ * Every metric of a path has these three labels; one of a worker has pid and worker. A dead process's last
+ * values stay as long as its segments do: vmlane_process_state says that it is dead. docs/vmlane-stats.5
+ * lists all of them. */
 #ifndef VMLANE_CTL_METRICS_TEXT_H
 #define VMLANE_CTL_METRICS_TEXT_H
 

@@ -1,8 +1,8 @@
 /* plot_chart: one drawing as SVG: lines over time, with axes, grid and legend.
  *
- * The scale of values is linear from 0, or logarithmic; its steps are round numbers in the chart's unit. Values that are
- * not known (NAN) and long gaps in time break a line. Texts are escaped. Colours are those of the page's style sheet
- * (classes s0 to s7), so that a page can have a dark style too. */
+ * The scale of values is linear from 0, or logarithmic; its steps are round numbers in the chart's unit.
+ * Values that are not known (NAN) and long gaps in time break a line. Texts are escaped. Colours are those of
+ * the page's style sheet (classes s0 to s7), so that a page can have a dark style too. */
 #ifndef VMLANE_CTL_PLOT_CHART_H
 #define VMLANE_CTL_PLOT_CHART_H
 

@@ -1,7 +1,8 @@
 /* plot_data: a record (record_file), summed up to a number of points that a drawing can show.
  *
- * The record is read twice: for its time range and its links, then to add every interval to the point that its end falls into.
- * Counters and histograms add up exactly, so a point's rate and percentiles are those of all its intervals. */
+ * The record is read twice: for its time range and its links, then to add every interval to the point that
+ * its end falls into. Counters and histograms add up exactly, so a point's rate and percentiles are those of
+ * all its intervals. */
 #ifndef VMLANE_CTL_PLOT_DATA_H
 #define VMLANE_CTL_PLOT_DATA_H
 

@@ -1,6 +1,6 @@
-/* plot_page: a record as one HTML page with drawings in it: throughput, drops by cause, time in the lanes and what waits,
- * over time, for each link, with a table of the whole record. Nothing is loaded from anywhere, there is no script, and it
- * has a light and a dark style. */
+/* plot_page: a record as one HTML page with drawings in it: throughput, drops by cause, time in the lanes and
+ * what waits, over time, for each link, with a table of the whole record. Nothing is loaded from anywhere,
+ * there is no script, and it has a light and a dark style. */
 #ifndef VMLANE_CTL_PLOT_PAGE_H
 #define VMLANE_CTL_PLOT_PAGE_H
 

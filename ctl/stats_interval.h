@@ -1,9 +1,9 @@
 /* stats_interval: what happened on a link between two snapshots: growth of counters, histograms of that time alone,
  * and how the lanes stand at its end.
  *
- * Of one direction or both, over all queues. A path that the earlier snapshot does not have came to be in between and
- * counts from 0. Without an earlier snapshot nothing is known of growth: `seconds` is 0 and rates are 0. Plain data of
- * its caller. */
+ * Of one direction or both, over all queues. A path that the earlier snapshot does not have came to be in
+ * between and counts from 0. Without an earlier snapshot nothing is known of growth: `seconds` is 0 and rates
+ * are 0. Plain data of its caller. */
 #ifndef VMLANE_CTL_STATS_INTERVAL_H
 #define VMLANE_CTL_STATS_INTERVAL_H
 

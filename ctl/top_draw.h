@@ -1,8 +1,9 @@
 /* top_draw: what the screens of `vmlanectl top` are made of: text in styles, bars, sparklines.
  *
- * Everything is cut at the screen's edges. Without colours (NO_COLOR, a terminal that has none) styles are bold,
- * reverse and underlined; without UTF-8, or on a terminal of the vt family, sparklines and bars are ASCII. ncurses has
- * one screen a process, so this has too: between top_draw_open and top_draw_close, by one thread. */
+ * Everything is cut at the screen's edges. Without colours (NO_COLOR, a terminal that has none) styles are
+ * bold, reverse and underlined; without UTF-8, or on a terminal of the vt family, sparklines and bars are
+ * ASCII. ncurses has one screen a process, so this has too: between top_draw_open and top_draw_close, by one
+ * thread. */
 #ifndef VMLANE_CTL_TOP_DRAW_H
 #define VMLANE_CTL_TOP_DRAW_H
 

@@ -5,7 +5,8 @@
 
 #include "top_draw.h"
 
-/* Draws the chosen link on so many rows from `top` on; `*scroll` rows of it are above them, as far as it is longer. */
+/* Draws the chosen link on so many rows from `top` on; `*scroll` rows of it are above them, as far as it is
+ * longer. */
 void top_zoom_draw(int top, int rows, int *scroll, const struct top_model *model,
                    const struct sampler *sampler);
 

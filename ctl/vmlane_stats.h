@@ -46,10 +46,10 @@ uint64_t vmlane_stats_layout_hash(void);
 
 /* --- taking --- */
 
-/* Reads `folder`; null: the one that the environment names (VMLANE_STATS_DIR, else /dev/shm/vmlane for root and
- * /dev/shm/vmlane-UID). A folder that does not exist holds nothing, which is no failure. Returns 0 and a `*stats` to
- * free, or -errno: the folder is not to be trusted (owner, mode) or cannot be read, or memory is short. `message` (may
- * be null) then says which. */
+/* Reads `folder`; null: the one that the environment names (VMLANE_STATS_DIR, else /dev/shm/vmlane for root
+ * and /dev/shm/vmlane-UID). A folder that does not exist holds nothing, which is no failure. Returns 0 and a
+ * `*stats` to free, or -errno: the folder is not to be trusted (owner, mode) or cannot be read, or memory is
+ * short. `message` (may be null) then says which. */
 int vmlane_stats_take(vmlane_stats **stats, const char *folder, char *message, size_t message_bytes);
 void vmlane_stats_free(vmlane_stats *stats);
 
@@ -112,8 +112,8 @@ enum vmlane_stats_port_number {
 bool vmlane_stats_port_number(const vmlane_stats_link *link, unsigned port,
                               enum vmlane_stats_port_number number, uint64_t *value);
 
-/* Settings of the link's policy: a duration in ns, a size in bytes, a plain number, or the index of a choice. The text
- * is as `vmlanectl set` takes it. */
+/* Settings of the link's policy: a duration in ns, a size in bytes, a plain number, or the index of a choice.
+ * The text is as `vmlanectl set` takes it. */
 size_t vmlane_stats_setting_count(void);
 const char *vmlane_stats_setting_name(size_t setting);
 uint64_t vmlane_stats_link_setting(const vmlane_stats_link *link, size_t setting);

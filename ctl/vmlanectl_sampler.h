@@ -1,8 +1,9 @@
 /* vmlanectl_sampler: snapshots at a steady interval, for the commands that go on: `watch`, `top`, `record`, `export`.
  *
- * Each step leaves the newest snapshot and the one before it. The first comes at once, the others at multiples of the
- * interval, so that what is done in between costs no drift; what takes longer than an interval skips the missed ones. SIGINT and
- * SIGTERM end the wait (sampler_catch_signals), which is no failure: the command finishes what it writes and exits 0. */
+ * Each step leaves the newest snapshot and the one before it. The first comes at once, the others at
+ * multiples of the interval, so that what is done in between costs no drift; what takes longer than an
+ * interval skips the missed ones. SIGINT and SIGTERM end the wait (sampler_catch_signals), which is no
+ * failure: the command finishes what it writes and exits 0. */
 #ifndef VMLANE_CTL_VMLANECTL_SAMPLER_H
 #define VMLANE_CTL_VMLANECTL_SAMPLER_H
 
@@ -37,9 +38,9 @@ bool sampler_is_told_to_end(void);
 /* Sleeps until a time that it moves on by the interval; 0 means now. Returns false if told to end. */
 bool sampler_sleep(uint64_t *wake_ns, uint64_t interval_ns);
 
-/* Waits for the next sample and takes it; the old one becomes `before`. `*status` stays 0 as long as it goes on.
- * Returns false at the end: told to, failed, or the link is not there (any more), which is said. The samples without a
- * `before` do not count for --count. */
+/* Waits for the next sample and takes it; the old one becomes `before`. `*status` stays 0 as long as it goes
+ * on. Returns false at the end: told to, failed, or the link is not there (any more), which is said. The
+ * samples without a `before` do not count for --count. */
 bool sampler_step(struct vmlanectl *ctl, struct sampler *sampler, int *status);
 
 /* The same at once: for a caller that waits by itself. */

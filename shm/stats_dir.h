@@ -14,8 +14,9 @@
  * thread. */
 const char *stats_dir_name(void);
 
-/* Opens the folder and checks it; makes it first (0755: its files are 0640) if `create`. Returns a descriptor, or -errno with a
- * fault: FAULT_REFUSED if it is not to be trusted, FAULT_NOT_FOUND if it is missing and not to be made. */
+/* Opens the folder and checks it; makes it first (0755: its files are 0640) if `create`. Returns a
+ * descriptor, or -errno with a fault: FAULT_REFUSED if it is not to be trusted, FAULT_NOT_FOUND if it is
+ * missing and not to be made. */
 int stats_dir_open(bool create, struct fault *fault);
 
 /* The same of a folder by name. */

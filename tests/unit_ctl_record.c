@@ -1,4 +1,5 @@
-/* `vmlanectl record` and `plot`: what is in the file, what an unfinished or damaged file costs, what the page shows. */
+/* `vmlanectl record` and `plot`: what is in the file, what an unfinished or damaged file costs, what the page
+ * shows. */
 #include "ctl/plot_data.h"
 #include "ctl/record_file.h"
 #include "unit_ctl_support.h"

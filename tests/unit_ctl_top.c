@@ -1,5 +1,5 @@
-/* `vmlanectl top`: its model (order, filter, choice, history), and a run on a pseudo-terminal. What its screens look like
- * is looked at in a real terminal, by tests/run-tools. */
+/* `vmlanectl top`: its model (order, filter, choice, history), and a run on a pseudo-terminal. What its
+ * screens look like is looked at in a real terminal, by tests/run-tools. */
 #include "ctl/top_model.h"
 #include "unit_ctl_support.h"
 

@@ -1,5 +1,5 @@
-/* libvmlane-stats as another program meets it: its functions on segments with known values, what its files export, the
- * example, and a build by its pkg-config file. */
+/* libvmlane-stats as another program meets it: its functions on segments with known values, what its files
+ * export, the example, and a build by its pkg-config file. */
 #include "ctl/vmlane_stats.h"
 #include "unit_ctl_support.h"
 
