@@ -10,6 +10,8 @@ static const struct port_ops *const kinds[] = {
     &port_unixgram_ops, &port_fd_ops,
 #ifdef __linux__
     &port_tap_ops,      &port_vsock_ops, &port_packet_ops, &port_pcap_ops,
+#else
+    &port_vmnet_ops,
 #endif
     &port_stream_ops,   &port_fault_ops, &port_null_ops,
 };

@@ -75,6 +75,17 @@ enum port_note {
 
 struct port;
 
+/* What a port's device says of itself beyond the facts, for the ready line: text, numbers and switches. Valid during the
+ * call. */
+enum port_field_kind { PORT_FIELD_NUMBER, PORT_FIELD_TEXT, PORT_FIELD_SWITCH };
+
+struct port_field {
+    const char *name;
+    enum port_field_kind kind;
+    uint64_t number; /* and switches: 0 or 1 */
+    const char *text;
+};
+
 /* One port kind. */
 struct port_ops {
     const char *kind;
@@ -128,6 +139,10 @@ struct port_ops {
     /* Asks the device how many frames it dropped on the way to us; by the control thread, about once a
      * second. Returns false if there is nothing to ask. Null: nothing to ask. */
     bool (*device_dropped)(struct port *port, uint64_t *frames);
+
+    /* Calls `field` for each thing that the device says of itself. Control thread. Null: nothing. */
+    void (*describe)(const struct port *port, void (*field)(void *context, const struct port_field *field),
+                     void *context);
 
     /* Closes and removes what open made, and only that. */
     void (*close)(struct port *port);

@@ -104,6 +104,15 @@ extern const struct port_ops port_pcap_ops;
 #define PCAP_FILE_MAX_BYTES (UINT64_C(1) << 30)
 #define PCAP_AHEAD_BUFFERS  512u
 
+/* vmnet:mode=shared|host|bridged[,interface=][,start=,end=,mask=][,id=UUID][,net-id=UUID][,isolation=on][,tso=on]
+ * [,checksum=on][,virtio-header=on][,network=on][,dhcp=off][,mtu=N][,start-limit=SECONDS] (port_vmnet_darwin.c)
+ *
+ * An interface of Apple's vmnet framework, on macOS alone. Started as root before macOS 26; root is given up right after
+ * (privileges.h). `id` gives the same MAC address at every start. `network=on` (macOS 26) makes a network object, with
+ * `dhcp` and `mtu`. Frames go one piece a packet, so those of two buffers are put together first; with tso or
+ * virtio-header what is received is copied once more. Built for macOS and run here against a model only. */
+extern const struct port_ops port_vmnet_ops;
+
 /* null (port_null.c): accepts every frame and forgets it, and never has one. */
 extern const struct port_ops port_null_ops;
 

@@ -45,14 +45,16 @@ enum tx_platform { TX_PLATFORM_LINUX, TX_PLATFORM_DARWIN };
 #endif
 
 enum tx_call {
-    TX_CALL_BATCH, /* sendmmsg, sendmsg_x on a unix datagram socket; returns how many went */
-    TX_CALL_PLAIN, /* sendmsg on one; returns bytes */
-    TX_CALL_TAP    /* write on a tap device; returns bytes */
+    TX_CALL_BATCH,       /* sendmmsg, sendmsg_x on a unix datagram socket; returns how many went */
+    TX_CALL_PLAIN,       /* sendmsg on one; returns bytes */
+    TX_CALL_TAP,         /* write on a tap device; returns bytes */
+    TX_CALL_VMNET_BATCH, /* vmnet_write of several packets, its status as an errno; returns how many went */
+    TX_CALL_VMNET        /* vmnet_write of one; returns how many went */
 };
 
-/* What a call that offered `offered` frames (1 unless TX_CALL_BATCH) and returned `returned` with `error`
- * means. Linux's sendmmsg returns -1 only if nothing went; Darwin's sendmsg_x may return -1 after some went.
- */
+/* What a call that offered `offered` frames (1 unless a batch) and returned `returned` with `error` means. Linux's
+ * sendmmsg returns -1 only if nothing went; Darwin's sendmsg_x may return -1 after some went, and whether vmnet_write
+ * may is not known, so it is taken to. */
 struct tx_result tx_result_of(enum tx_platform platform, enum tx_call call, long returned, int error,
                               uint32_t offered);
 

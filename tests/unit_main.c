@@ -21,6 +21,9 @@
     X(memory_segment_suite)                                                                                  \
     X(memory_pages_suite)                                                                                    \
     X(counters_suite)                                                                                        \
+    X(darwin_unixgram_suite)                                                                                 \
+    X(darwin_vmnet_suite)                                                                                    \
+    X(privileges_suite)                                                                                      \
     X(tx_result_suite)                                                                                       \
     X(port_spec_suite)                                                                                       \
     X(unix_address_suite)                                                                                    \

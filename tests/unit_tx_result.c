@@ -200,6 +200,38 @@ START_TEST(only_darwins_batch_call_hides_how_many_went)
 }
 END_TEST
 
+/* vmnet_write's statuses as errnos (vmnet_errno). What a batch's refusal leaves open is taken for sent in part. */
+START_TEST(every_errno_of_vmnet_means_what_the_table_says)
+{
+    static const struct {
+        int error;
+        enum tx_status batch, one;
+    } vmnet[] = {
+        {EAGAIN, TX_BUSY, TX_BUSY},   {EINTR, TX_BUSY, TX_BUSY},
+        {ENOBUFS, TX_BUSY, TX_BUSY},  {ENOMEM, TX_BUSY, TX_BUSY},
+        {EIO, TX_DOWN, TX_DOWN},      {EACCES, TX_DOWN, TX_DOWN},
+        {EBUSY, TX_DOWN, TX_DOWN},    {EPERM, TX_DOWN, TX_DOWN},
+        {ENETDOWN, TX_DOWN, TX_DOWN}, {E2BIG, TX_UNSUPPORTED, TX_BAD_FRAME},
+        {ENODEV, TX_GONE, TX_GONE},   {ENXIO, TX_GONE, TX_GONE},
+        {EBADFD, TX_GONE, TX_GONE},
+    };
+    for (int error = 1; error < 134; error++) {
+        enum tx_status batch = TX_UNKNOWN, one = TX_BAD_FRAME;
+        for (size_t i = 0; i < COUNT_OF(vmnet); i++) {
+            batch = vmnet[i].error == error ? vmnet[i].batch : batch;
+            one = vmnet[i].error == error ? vmnet[i].one : one;
+        }
+        struct tx_result got = tx_result_of(DARWIN, TX_CALL_VMNET_BATCH, -1, error, 16);
+        ck_assert_msg(got.status == batch, "batch %s: %s", strerror(error), tx_status_name(got.status));
+        got = tx_result_of(DARWIN, TX_CALL_VMNET, -1, error, 1);
+        ck_assert_msg(got.status == one, "one %s: %s", strerror(error), tx_status_name(got.status));
+    }
+    ck_assert_uint_eq(tx_result_of(DARWIN, TX_CALL_VMNET_BATCH, 5, 0, 16).accepted, 5);
+    ck_assert_uint_eq(tx_result_of(DARWIN, TX_CALL_VMNET, 1, 0, 1).accepted, 1);
+    ck_assert_int_eq(tx_result_of(DARWIN, TX_CALL_VMNET_BATCH, 0, 0, 16).cause, TX_BUSY_ZERO);
+}
+END_TEST
+
 START_TEST(every_status_has_a_name)
 {
     static const char *const name[] = {"sent", "busy", "bad_frame", "unsupported", "unknown", "down", "gone"};
@@ -218,6 +250,7 @@ Suite *tx_result_suite(void)
     tcase_add_test(errors, eperm_is_a_peer_on_linux_and_a_missing_call_on_darwin);
     tcase_add_test(errors, only_a_batch_call_can_be_missing);
     tcase_add_test(errors, only_darwins_batch_call_hides_how_many_went);
+    tcase_add_test(errors, every_errno_of_vmnet_means_what_the_table_says);
     suite_add_tcase(suite, errors);
     TCase *counts = tcase_create("counts");
     tcase_add_test(counts, a_return_of_zero_is_busy_for_a_time);
