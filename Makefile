@@ -46,11 +46,10 @@ endif
 include ctl/packaging/macos/macos.mk
 
 NOT_linux  = %_darwin.c
-NOT_darwin = %_linux.c $(LINUX_ONLY) $(MACOS_LEFT_OUT)
+NOT_darwin = %_linux.c $(LINUX_ONLY)
 ENGINE_SRC = $(filter-out $(NOT_$(SYSTEM)),$(wildcard ring/*.c shm/*.c io/*.c workers/*.c))
 CTL_PROGRAMS = ctl/vmlane.c ctl/vmlanectl.c
-CTL_SRC    = $(filter-out $(CTL_PROGRAMS) $(NOT_$(SYSTEM)),$(wildcard ctl/*.c)) $(CTL_SRC_$(SYSTEM))
-CTL_SRC_darwin = ctl/packaging/macos/left_out.c
+CTL_SRC    = $(filter-out $(CTL_PROGRAMS) $(NOT_$(SYSTEM)),$(wildcard ctl/*.c))
 ENGINE_OBJ = $(ENGINE_SRC:%.c=$(BUILD)/obj/%.o)
 CTL_OBJ    = $(CTL_SRC:%.c=$(BUILD)/obj/%.o)
 

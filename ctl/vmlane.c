@@ -1,6 +1,7 @@
 /* vmlane: the data plane's program: runs links until it is told to end. */
 #include "build.h"
 #include "vmlane_run.h"
+#include "vmnet_helper.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct command {
 
 static const struct command commands[] = {
     {"run", vmlane_run, "run links until SIGTERM or SIGINT"},
+    {"vmnet-helper", vmnet_helper_main, "one link, with vmnet-helper's options"},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
@@ -30,6 +32,9 @@ static void help(void)
 int main(int argc, char **argv)
 {
     const char *name = argc > 1 ? argv[1] : "";
+    const char *slash = argc > 0 ? strrchr(argv[0], '/') : NULL;
+    if (argc > 0 && strcmp(slash ? slash + 1 : argv[0], "vmnet-helper") == 0)
+        return vmnet_helper_main(argc, argv);
     if (strcmp(name, "--help") == 0 || strcmp(name, "-h") == 0) {
         help();
         return 0;

@@ -1,5 +1,6 @@
 #include "vmlane_run.h"
 
+#include "../io/privileges.h"
 #include "../workers/thread.h"
 #include "build.h"
 #include "control_commands.h"
@@ -18,6 +19,7 @@
 
 struct program {
     struct vmlane_options options;
+    const struct vmlane_run_ways *ways;
     struct engine engine;
     struct control_commands commands;
     struct control_server control;
@@ -37,17 +39,31 @@ static json_t *words(const char *text)
     return list;
 }
 
+static void add_field(void *context, const struct port_field *field)
+{
+    json_t *value = field->kind == PORT_FIELD_TEXT     ? json_string(field->text)
+                    : field->kind == PORT_FIELD_SWITCH ? json_boolean(field->number)
+                                                       : json_integer((json_int_t)field->number);
+    json_object_set_new(context, field->name, value);
+}
+
 static json_t *port_json(const struct port *port)
 {
     const struct port_facts *facts = &port->facts;
-    return json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:o}", "spec", port->spec.text, "kind", facts->kind, "mac",
-                     facts->mac[0] ? json_string(facts->mac) : json_null(), "mtu",
-                     facts->mtu_bytes ? json_integer(facts->mtu_bytes) : json_null(), "max_frame_bytes",
-                     (json_int_t)facts->max_frame_bytes, "queues", (json_int_t)facts->queues, "offload",
-                     words(facts->offload));
+    json_t *json = json_pack("{s:s,s:s,s:o,s:o,s:I,s:I,s:o}", "spec", port->spec.text, "kind", facts->kind,
+                             "mac", facts->mac[0] ? json_string(facts->mac) : json_null(), "mtu",
+                             facts->mtu_bytes ? json_integer(facts->mtu_bytes) : json_null(),
+                             "max_frame_bytes", (json_int_t)facts->max_frame_bytes, "queues",
+                             (json_int_t)facts->queues, "offload", words(facts->offload));
+    if (json && port->ops->describe) {
+        json_t *device = json_object();
+        port->ops->describe(port, add_field, device);
+        json_object_set_new(json, "device", device);
+    }
+    return json;
 }
 
-static int say_ready(const struct link *link, const char *control)
+static json_t *ready_line(const struct link *link, const char *control)
 {
     uint64_t arena_bytes = 0;
     enum memory_pages pages = MEMORY_PAGES_HUGE; /* of the path that has the smallest */
@@ -56,11 +72,15 @@ static int say_ready(const struct link *link, const char *control)
         arena_bytes += memory->arena_bytes;
         pages = memory->segment.pages < pages ? memory->segment.pages : pages;
     }
-    json_t *line =
-        json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:s,s:o,s:o}", "event", "ready", "link", link->config.name, "pid",
-                  (json_int_t)getpid(), "stats", link->stats.path, "control", control, "arena_bytes",
-                  (json_int_t)arena_bytes, "memory_pages", memory_pages_name[pages], "a",
-                  port_json(&link->port[0]), "b", port_json(&link->port[1]));
+    return json_pack("{s:s,s:s,s:I,s:s,s:s,s:I,s:s,s:o,s:o}", "event", "ready", "link", link->config.name,
+                     "pid", (json_int_t)getpid(), "stats", link->stats.path, "control", control,
+                     "arena_bytes", (json_int_t)arena_bytes, "memory_pages", memory_pages_name[pages], "a",
+                     port_json(&link->port[0]), "b", port_json(&link->port[1]));
+}
+
+static int say_ready(const struct program *program, const struct link *link)
+{
+    json_t *line = program->ways->ready_line(link, program->engine.config.control);
     char *text = line ? json_dumps(line, JSON_COMPACT) : NULL;
     int put = text ? printf("%s\n", text) : -1;
     free(text);
@@ -116,11 +136,20 @@ static int add_links(struct program *program, struct fault *fault)
         int err = engine_add_link(&program->engine, &program->options.link[i], &link, fault);
         if (err)
             return err;
-        if (say_ready(link, program->engine.config.control) != 0)
+        if (say_ready(program, link) != 0)
             return fault_set(fault, FAULT_RUNTIME, EIO, "cannot write the ready line to stdout: %s",
                              strerror(errno));
     }
     return 0;
+}
+
+static bool peer_has_closed(const struct program *program)
+{
+    for (uint32_t i = 0; i < program->engine.links; i++) {
+        if (port_state(&program->engine.link[i]->port[0]) == PORT_DOWN)
+            return true;
+    }
+    return false;
 }
 
 /* Until a signal says to end. Workers need nothing of this loop: it may be late without harm. */
@@ -142,6 +171,10 @@ static void serve(struct program *program)
         next_beat_ns = now_ns + ENGINE_BEAT_NS;
         engine_beat(&program->engine, now_ns);
         event_log_take(&program->events, &program->engine, now_ns);
+        if (program->ways->beat)
+            program->ways->beat(&program->engine, now_ns);
+        if (program->ways->ends_with_peer && peer_has_closed(program))
+            return;
     }
 }
 
@@ -155,10 +188,10 @@ static int run(struct program *program)
 {
     struct fault fault;
     leave_cores(&program->options);
-    if (open_all(program, &fault) != 0)
+    if (privileges_begin(&fault) != 0 || open_all(program, &fault) != 0)
         return fail(&fault);
     int status = 0;
-    if (add_links(program, &fault) != 0)
+    if (add_links(program, &fault) != 0 || privileges_drop(&fault) != 0)
         status = fail(&fault);
     else
         serve(program);
@@ -172,22 +205,32 @@ static int run(struct program *program)
     return status;
 }
 
-int vmlane_run(int argc, char **argv)
+static const struct vmlane_run_ways own_ways = {.ready_line = ready_line};
+
+int vmlane_run_with(const struct vmlane_options *options, const struct vmlane_run_ways *ways)
 {
-    struct fault fault;
     struct program *program = calloc(1, sizeof *program);
     if (!program)
         return FAULT_RUNTIME;
-    int status = 0;
-    if (vmlane_options_parse(&program->options, argc, argv, &fault) != 0)
-        status = fail(&fault);
-    else if (program->options.help)
-        vmlane_options_help();
-    else {
-        log_set_level(program->options.log_level);
-        status = run(program);
-    }
-    vmlane_options_free(&program->options);
+    program->options = *options;
+    program->ways = ways;
+    log_set_level(options->log_level);
+    int status = run(program);
     free(program);
+    return status;
+}
+
+int vmlane_run(int argc, char **argv)
+{
+    struct vmlane_options options;
+    struct fault fault;
+    int status = 0;
+    if (vmlane_options_parse(&options, argc, argv, &fault) != 0)
+        status = fail(&fault);
+    else if (options.help)
+        vmlane_options_help();
+    else
+        status = vmlane_run_with(&options, &own_ways);
+    vmlane_options_free(&options);
     return status;
 }

@@ -25,6 +25,7 @@
     X(process_suite)                                                                                         \
     X(control_suite)                                                                                         \
     X(live_suite)                                                                                            \
+    X(vmnet_helper_suite)                                                                                    \
     X(usage_suite)
 
 #define X(function) Suite *function(void);

@@ -24,6 +24,7 @@
     X(darwin_unixgram_suite)                                                                                 \
     X(darwin_vmnet_suite)                                                                                    \
     X(privileges_suite)                                                                                      \
+    X(vmnet_helper_suite)                                                                                    \
     X(tx_result_suite)                                                                                       \
     X(port_spec_suite)                                                                                       \
     X(unix_address_suite)                                                                                    \

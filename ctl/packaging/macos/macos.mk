@@ -4,9 +4,6 @@
 # Ports that macOS has no counterpart of, and one whose library (libpcap) is left out there.
 LINUX_ONLY = io/port_tap.c io/call_ring.c io/link_device.c io/port_packet.c io/port_pcap.c
 
-# Features whose libraries are left out; ctl/packaging/macos/left_out.c stands in and says so.
-MACOS_LEFT_OUT = ctl/metrics_server.c
-
 BREW        ?= $(shell brew --prefix 2>/dev/null)
 LIBS_darwin  = $(MACOS_LDFLAGS) -lurcu-qsbr -ljansson
 ifeq ($(SYSTEM),darwin)
