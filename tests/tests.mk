@@ -13,6 +13,9 @@ $(BUILD)/obj/tests/%.o: tests/%.c | deps
 
 # The suite of libvmlane-stats looks at the library's files.
 $(BUILD)/tests/unit: | $(STATS_SO) $(BUILD)/libvmlane-stats.a $(BUILD)/vmlane-stats.pc $(BUILD)/examples/stats-drops
+# Darwin's waits are built over a model of its <sys/event.h>.
+$(BUILD)/obj/tests/unit_darwin_waits.o: TEST_FLAGS += -Itests/darwin
+
 # Darwin's code that needs only the seam of io/calls_darwin.h: linked against the model.
 DARWIN_MODEL_OBJ = $(patsubst %,$(BUILD)/obj/io/%.o,calls_darwin datagram_darwin vmnet_darwin vmnet_status_darwin \
                      port_vmnet_darwin)

@@ -242,6 +242,7 @@ struct queue {
     bool ends;
 };
 
+static const void *stop_block; /* what a stop is answered with */
 static struct queue *queues[QUEUES_MAX];
 static uint32_t queue_count;
 
@@ -256,6 +257,8 @@ static void *run_queue(void *argument)
         }
         struct task task = queue->task[queue->first++ % TASKS_MAX];
         queue->waiting--;
+        darwin_model_vmnet.stops_answered +=
+            task.block == stop_block; /* counted first: the block wakes who waits */
         pthread_mutex_unlock(&queue->lock);
         ((void (*)(const struct block *, uint32_t, xpc_value))task.block->invoke)(task.block, task.number,
                                                                                   task.details);
@@ -485,6 +488,7 @@ static uint32_t stop_interface(vmnet_handle interface, queue_handle queue, const
     if (interface != &the_interface || vmnet.stopped)
         return VMNET_INVALID_ARGUMENT;
     vmnet.stopped = true;
+    stop_block = block;
     darwin_model_vmnet.stops++;
     if (!darwin_model.stop_unanswered)
         post(queue, block, VMNET_SUCCESS, NULL);
@@ -651,6 +655,7 @@ void darwin_model_reset(void)
     for (; vmnet.waiting > 0; vmnet.waiting--)
         free(vmnet.arrived[vmnet.first++ % MODEL_PACKETS_MAX].at);
     memset(&vmnet, 0, sizeof vmnet);
+    stop_block = NULL;
     memset(&darwin_model_vmnet, 0, sizeof darwin_model_vmnet);
     darwin_model = (struct darwin_model){.mbufs_end_at = MODEL_NEVER,
                                          .fail_at = MODEL_NEVER,

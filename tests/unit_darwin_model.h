@@ -57,7 +57,8 @@ extern struct darwin_model darwin_model;
 /* What the model saw. */
 struct darwin_model_vmnet {
     uint32_t starts, stops, network_starts, networks_made, released;
-    uint32_t refused_reads; /* with descriptors that were not reset, or slots too small */
+    uint32_t stops_answered; /* whose block has run */
+    uint32_t refused_reads;  /* with descriptors that were not reset, or slots too small */
     bool callback_set;
     char described[4096]; /* the start's dictionary: `key=type:value`, a line each, in order */
     uint32_t reads, writes;

@@ -11,6 +11,7 @@
 #undef port_fd_ops
 
 #include "unit_darwin_model.h"
+#include "unit_path_support.h"
 #include "unit_support.h"
 
 Suite *darwin_unixgram_suite(void);
@@ -97,6 +98,7 @@ static int send_linux(int fd, uint32_t count)
 struct receives {
     uint32_t length[300];
     uint32_t number[300];
+    uint32_t tag[300]; /* a writer's frame's number (unit_path_support.h) */
 };
 
 static int receive_model(int fd, uint32_t count, struct receives *got)
@@ -131,6 +133,7 @@ static int receive_linux(int fd, uint32_t count, struct receives *got)
     for (int i = 0; i < received; i++) {
         got->length[i] = message[i].msg_len;
         memcpy(&got->number[i], room[i] + 14, 4);
+        memcpy(&got->tag[i], room[i] + TAG_OFFSET + offsetof(struct frame_tag, number), 4);
     }
     return received < 0 ? -errno : received;
 }
@@ -492,6 +495,28 @@ START_TEST(what_may_have_gone_is_never_sent_again)
 }
 END_TEST
 
+START_TEST(the_writer_counts_what_may_have_gone_and_sends_it_no_more)
+{
+    struct test_path *path = test_path_open_by_hand();
+    struct bench *bench = bench_open(1 << 20, 0);
+    writer_close(&path->writer);
+    ck_assert_int_eq(writer_open(&path->writer, &bench->port, 0, &path->memory, path->stats), 0);
+    darwin_model.fail_at = 3;
+    darwin_model.fail_error = EFAULT;
+    push_frames(path, LANE_BULK, 32, FRAME);
+    run_writer(path);
+    ck_assert_uint_eq(counted(path, COUNTER_drop_unknown_sent_frames), 32);
+    ck_assert_int_eq(receive_linux(bench->pair.peers, 200, &got), 6); /* three of each of two calls */
+    for (uint32_t i = 0; i < 6; i++) {
+        uint32_t tag = i / 3 * 16 + i % 3;
+        ck_assert_uint_eq(got.length[i], FRAME);
+        ck_assert_uint_eq(got.tag[i], tag);
+    }
+    test_path_close(path);
+    bench_close(bench);
+}
+END_TEST
+
 /* Nobody can see it; what can be done is to have one writer a socket, and batches of a bounded size. */
 START_TEST(a_silent_loss_is_no_larger_than_a_batch_and_ends_with_it)
 {
@@ -657,6 +682,7 @@ Suite *darwin_unixgram_suite(void)
     tcase_add_test(send, a_batch_call_is_not_given_up_where_a_plain_send_fails_too);
     tcase_add_test(send, a_full_peer_is_waited_for_by_time);
     tcase_add_test(send, what_may_have_gone_is_never_sent_again);
+    tcase_add_test(send, the_writer_counts_what_may_have_gone_and_sends_it_no_more);
     tcase_add_test(send, a_silent_loss_is_no_larger_than_a_batch_and_ends_with_it);
     suite_add_tcase(suite, send);
     TCase *receive = tcase_create("receive");

@@ -4,6 +4,7 @@
 #include "io/rx_slots.h"
 #include "io/vmnet_darwin.h"
 #include "unit_darwin_model.h"
+#include "unit_path_support.h"
 #include "unit_support.h"
 
 #include <errno.h>
@@ -563,7 +564,8 @@ START_TEST(a_stuck_event_queue_does_not_hold_up_the_end)
     for (uint32_t i = 0; i < 50; i++)
         arrive(i, FRAME, false);
     uint64_t begun_ns = now_ns();
-    bench_close(); /* the stop is answered on a queue of its own */
+    bench_close();
+    ck_assert_uint_eq(darwin_model_vmnet.stops_answered, 1); /* on a queue of its own */
     ck_assert_uint_lt((now_ns() - begun_ns) / 1000000, STALL_MS_MAX);
 }
 END_TEST
@@ -572,6 +574,38 @@ START_TEST(a_stop_that_is_not_answered_is_not_waited_for_for_ever)
 {
     bench_open(SHARED, 0);
     darwin_model.stop_unanswered = true;
+    uint64_t begun_ns = now_ns();
+    bench_close();
+    ck_assert_uint_lt((now_ns() - begun_ns) / 1000000, STALL_MS_MAX);
+}
+END_TEST
+
+/* --- with the real writer in front --- */
+
+START_TEST(a_framework_that_takes_nothing_costs_the_budget_and_counted_drops_and_the_end_comes_all_the_same)
+{
+    struct test_path *path = test_path_open_by_hand();
+    bench_open(SHARED, 0);
+    writer_close(&path->writer);
+    ck_assert_int_eq(writer_open(&path->writer, &bench.port, 0, &path->memory, path->stats), 0);
+    darwin_model.write_status = VMNET_BUFFER_EXHAUSTED;
+    push_frames(path, LANE_BULK, 40, FRAME);
+    run_writer(path);
+    ck_assert_uint_eq(dropped_in_all(path), 40);
+    ck_assert_uint_gt(counted(path, COUNTER_drop_budget_frames), 0);
+    ck_assert_uint_gt(counted(path, COUNTER_tx_busy_enobufs_calls), 0);
+    ck_assert_uint_eq(darwin_model_vmnet.sent, 0);
+    darwin_model.write_status = VMNET_SUCCESS;
+    fake_clock_advance(NS_PER_S);
+    push_frames(path, LANE_BULK, 50, FRAME);
+    push_frames(path, LANE_EXPRESS, 3, FRAME);
+    run_writer(path);
+    ck_assert_uint_eq(darwin_model_vmnet.sent, 53);
+    ck_assert_uint_eq(counted(path, COUNTER_tx_frames), 53);
+    darwin_model.write_status = VMNET_BUFFER_EXHAUSTED; /* stuck again, and then ended */
+    push_frames(path, LANE_BULK, 20, FRAME);
+    step_writer(path);
+    test_path_close(path);
     uint64_t begun_ns = now_ns();
     bench_close();
     ck_assert_uint_lt((now_ns() - begun_ns) / 1000000, STALL_MS_MAX);
@@ -617,6 +651,9 @@ Suite *darwin_vmnet_suite(void)
     TCase *end = tcase_create("end");
     tcase_add_checked_fixture(end, darwin_model_reset, darwin_model_end);
     tcase_add_test(end, a_stuck_event_queue_does_not_hold_up_the_end);
+    tcase_add_test(
+        end,
+        a_framework_that_takes_nothing_costs_the_budget_and_counted_drops_and_the_end_comes_all_the_same);
     tcase_add_test(end, a_stop_that_is_not_answered_is_not_waited_for_for_ever);
     suite_add_tcase(suite, end);
     return suite;
