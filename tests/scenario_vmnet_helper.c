@@ -111,7 +111,7 @@ START_TEST(with_socket_it_serves_one_client_after_another_and_ends_by_signal)
     ck_assert_int_eq(side_send_raw(&vm, "VFKT", 4), 4); /* vfkit's greeting */
     carry_all(&vm, &host, 200, 20);
     carry_all(&host, &vm, 200, 20);
-    side_close(&vm); /* vmnet-helper would have to be restarted here */
+    side_close(&vm);  /* vmnet-helper would have to be restarted here */
     int err = -EPERM; /* until it notices that the first has gone */
     for (int i = 0; i < 100 && (err = side_try_open_vm(&vm, in_folder("second"), path)) != 0; i++)
         sleep_ns(30 * MS);

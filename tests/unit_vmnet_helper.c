@@ -10,7 +10,8 @@ Suite *vmnet_helper_suite(void);
 #define WORDS_MAX 24
 #define UUID      "123e4567-e89b-12d3-a456-426614174000"
 #define PATH_103                                                                                             \
-    "/23456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789abcd"
+    "/23456789012345678901234567890123456789012345678901234567890123456789012345678901234567890123456789abc" \
+    "d"
 
 static struct vmnet_helper_options options;
 static struct fault fault;
