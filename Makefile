@@ -4,6 +4,7 @@
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
 #   make check-vm check-tools check-san check-build check-fuzz check-mutants   the slower suites
+#   make macos      both programs for macOS, from Linux (docs/macos.md); make check-macos looks into them
 #   make perf       build the benchmarks (build/perf/*)
 #   make deps       install what is missing (apt; the targets above do it by themselves)
 #   make format     clang-format in place

@@ -1,6 +1,7 @@
 #include "vmnet_helper.h"
 
 #include <arpa/inet.h>
+#include <ctype.h>
 #include <errno.h>
 #include <getopt.h>
 #include <limits.h>
@@ -94,6 +95,17 @@ static int set_socket(struct vmnet_helper_options *options, const char *path, st
                      SOCKET_PATH_MAX);
 }
 
+/* 8-4-4-4-12 hexadecimal digits. */
+static int set_interface_id(struct vmnet_helper_options *options, const char *text, struct fault *fault)
+{
+    bool good = strlen(text) == 36;
+    for (uint32_t i = 0; good && i < 36; i++)
+        good =
+            i == 8 || i == 13 || i == 18 || i == 23 ? text[i] == '-' : isxdigit((unsigned char)text[i]) != 0;
+    options->interface_id = text;
+    return good ? 0 : refuse(fault, "--interface-id", text, "a UUID (uuidgen makes one)");
+}
+
 static int set_mode(struct vmnet_helper_options *options, const char *mode, struct fault *fault)
 {
     options->mode = mode;
@@ -116,8 +128,7 @@ static int apply(struct vmnet_helper_options *options, int number, const char *t
     case 's':
         return set_socket(options, text, fault);
     case 'i':
-        options->interface_id = text;
-        return 0;
+        return set_interface_id(options, text, fault);
     case OPTION_MODE:
         return set_mode(options, text, fault);
     case OPTION_SHARED_INTERFACE:

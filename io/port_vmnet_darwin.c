@@ -28,17 +28,25 @@ struct vmnet_port {
 
 /* --- receiving --- */
 
-static uint32_t receive_direct(struct vmnet_port *own, struct arena *pool, struct frame_desc *out,
-                               uint32_t max_frames)
+/* Receives into the first `count` of rx_part. Returns how many. */
+static uint32_t receive(const struct port *port, struct vmnet_port *own, uint32_t count)
+{
+    int received = count ? vmnet_receive(own->interface, own->rx_part, count) : 0;
+    if (received < 0)
+        port_note(port, PORT_NOTE_RX_ERROR, -received);
+    return received < 0 ? 0 : (uint32_t)received;
+}
+
+static uint32_t receive_direct(const struct port *port, struct vmnet_port *own, struct arena *pool,
+                               struct frame_desc *out, uint32_t max_frames)
 {
     uint32_t armed = rx_slots_arm(&own->slots, pool, max_frames), descs = 0;
     for (uint32_t i = 0; i < armed; i++)
         own->rx_part[i].iov_base = own->slots.part[i][0].iov_base;
-    int received = armed ? vmnet_receive(own->interface, own->rx_part, armed) : 0;
-    for (int i = 0; i < received; i++)
-        descs +=
-            rx_slots_take(&own->slots, (uint32_t)i, (uint32_t)own->rx_part[i].iov_len, false, &out[descs]);
-    return received < 0 ? 0 : descs;
+    uint32_t received = receive(port, own, armed);
+    for (uint32_t i = 0; i < received; i++)
+        descs += rx_slots_take(&own->slots, i, (uint32_t)own->rx_part[i].iov_len, false, &out[descs]);
+    return descs;
 }
 
 /* The frame's bytes from the stage into a slot's one or two buffers. */
@@ -57,16 +65,16 @@ static bool asks(const uint8_t *header)
     return header[0] != 0 || header[1] != 0; /* flags, gso_type */
 }
 
-static uint32_t receive_staged(struct vmnet_port *own, struct arena *pool, struct frame_desc *out,
-                               uint32_t max_frames)
+static uint32_t receive_staged(const struct port *port, struct vmnet_port *own, struct arena *pool,
+                               struct frame_desc *out, uint32_t max_frames)
 {
     uint32_t armed = rx_slots_arm(&own->slots, pool, max_frames), descs = 0;
     for (uint32_t i = 0; i < armed; i++)
         own->rx_part[i].iov_base = own->stage + (size_t)i * own->room_bytes;
-    int received = armed ? vmnet_receive(own->interface, own->rx_part, armed) : 0;
-    for (int i = 0; i < received; i++) {
-        const uint8_t *bytes = own->rx_part[i].iov_base;
-        uint32_t length = (uint32_t)own->rx_part[i].iov_len, slot = (uint32_t)i;
+    uint32_t received = receive(port, own, armed);
+    for (uint32_t slot = 0; slot < received; slot++) {
+        const uint8_t *bytes = own->rx_part[slot].iov_base;
+        uint32_t length = (uint32_t)own->rx_part[slot].iov_len;
         uint32_t header = own->header ? VMNET_HEADER_BYTES : 0;
         uint32_t frame = length > header ? length - header : 0;
         bool cut = frame > FRAME_CELL_ROOM_BYTES && rx_slots_parts(&own->slots, slot) == 1;
@@ -80,7 +88,7 @@ static uint32_t receive_staged(struct vmnet_port *own, struct arena *pool, struc
         if (asked)
             first->length_flags |= FRAME_FLAG_VNET_HDR;
     }
-    return received < 0 ? 0 : descs;
+    return descs;
 }
 
 static uint32_t vmnet_rx(struct port *port, uint32_t queue, struct arena *pool, struct frame_desc *out,
@@ -88,8 +96,8 @@ static uint32_t vmnet_rx(struct port *port, uint32_t queue, struct arena *pool, 
 {
     (void)queue, (void)now_ns;
     struct vmnet_port *own = port->own;
-    return own->staged ? receive_staged(own, pool, out, max_frames)
-                       : receive_direct(own, pool, out, max_frames);
+    return own->staged ? receive_staged(port, own, pool, out, max_frames)
+                       : receive_direct(port, own, pool, out, max_frames);
 }
 
 /* --- transmitting --- */

@@ -413,8 +413,13 @@ int vmnet_open(struct vmnet_interface **opened, const struct vmnet_wish *wish, d
             drop(interface);
         return err;
     }
-    interface->calls.vmnet_interface_set_event_callback(interface->handle, VMNET_PACKETS_AVAILABLE,
-                                                        interface->event_queue, &interface->event_block);
+    status = interface->calls.vmnet_interface_set_event_callback(
+        interface->handle, VMNET_PACKETS_AVAILABLE, interface->event_queue, &interface->event_block);
+    if (status != VMNET_SUCCESS) {
+        err = say_failure(wish, status, fault);
+        vmnet_close(interface);
+        return err;
+    }
     *opened = interface;
     return 0;
 }

@@ -405,6 +405,8 @@ static uint32_t set_event_callback(vmnet_handle interface, uint32_t mask, queue_
 {
     if (interface != &the_interface || mask != VMNET_PACKETS_AVAILABLE)
         return VMNET_INVALID_ARGUMENT;
+    if (block && darwin_model.callback_status != VMNET_SUCCESS)
+        return darwin_model.callback_status;
     pthread_mutex_lock(&vmnet_lock);
     vmnet.event_queue = queue;
     vmnet.event_block = block;
@@ -430,6 +432,8 @@ static uint32_t interface_read(vmnet_handle interface, struct vmpktdesc *packets
             return VMNET_INVALID_ARGUMENT;
         }
     }
+    if (darwin_model.read_status != VMNET_SUCCESS)
+        return darwin_model.read_status;
     pthread_mutex_lock(&vmnet_lock);
     darwin_model_vmnet.reads++;
     while (read < most && vmnet.waiting > 0) {
@@ -660,6 +664,8 @@ void darwin_model_reset(void)
     darwin_model = (struct darwin_model){.mbufs_end_at = MODEL_NEVER,
                                          .fail_at = MODEL_NEVER,
                                          .start_status = VMNET_SUCCESS,
+                                         .callback_status = VMNET_SUCCESS,
+                                         .read_status = VMNET_SUCCESS,
                                          .max_packet_bytes = 1514,
                                          .read_max_packets = 256,
                                          .write_takes = MODEL_NEVER,

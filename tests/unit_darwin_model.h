@@ -39,9 +39,11 @@ struct darwin_model {
     uint32_t receive_calls;
 
     /* --- vmnet --- */
-    uint32_t start_status; /* what the start is answered with */
-    bool start_unanswered; /* never, until darwin_model_answer_start */
-    bool start_null;       /* no handle */
+    uint32_t start_status;    /* what the start is answered with */
+    bool start_unanswered;    /* never, until darwin_model_answer_start */
+    bool start_null;          /* no handle */
+    uint32_t callback_status; /* of setting the event callback */
+    uint32_t read_status;
     bool stop_unanswered;
     uint32_t max_packet_bytes;
     uint32_t read_max_packets;   /* 0: it does not say (before macOS 15) */

@@ -269,6 +269,14 @@ START_TEST(an_absurd_packet_size_is_refused_and_the_interface_stopped)
 }
 END_TEST
 
+START_TEST(an_interface_without_events_is_refused_and_stopped)
+{
+    darwin_model.callback_status = VMNET_INVALID_ARGUMENT;
+    ck_assert_int_eq(opens(SHARED), -EINVAL);
+    ck_assert_uint_eq(darwin_model_vmnet.stops, 1);
+}
+END_TEST
+
 static void list_name(const char *name, void *context)
 {
     strcat(context, name);
@@ -384,6 +392,40 @@ START_TEST(with_tso_a_large_packet_takes_two_buffers)
     ck_assert_uint_eq(number_at(0), 1);
     ck_assert_uint_eq(number_at(2), 2);
     give_back(3);
+    bench_close();
+}
+END_TEST
+
+/* The framework gives 256 KiB a call. */
+START_TEST(a_read_that_ends_early_is_gone_on_with)
+{
+    uint32_t numbers = 0;
+    darwin_model.max_packet_bytes = PORT_FRAME_MAX_BYTES;
+    darwin_model.read_max_packets = 0; /* an old system */
+    bench_open(SHARED ",tso=on", LARGES);
+    for (uint32_t i = 0; i < 10; i++)
+        arrive(i, 60000, true);
+    for (uint32_t descs; (descs = receive()) > 0; give_back(descs)) {
+        ck_assert_uint_le(descs, 2 * MODEL_READ_BYTES / 60000);
+        for (uint32_t i = 0; i < descs; i += 2)
+            ck_assert_uint_eq(number_at(i), numbers++);
+    }
+    ck_assert_uint_eq(numbers, 10);
+    bench_close();
+}
+END_TEST
+
+START_TEST(a_failing_read_is_noted_and_costs_nothing)
+{
+    bench_open(SHARED, 0);
+    arrive(7, FRAME, true);
+    darwin_model.read_status = VMNET_FAILURE;
+    ck_assert_uint_eq(receive(), 0);
+    ck_assert_uint_eq(bench.noted[PORT_NOTE_RX_ERROR], 1);
+    darwin_model.read_status = VMNET_SUCCESS;
+    ck_assert_uint_eq(receive(), 1);
+    ck_assert_uint_eq(number_at(0), 7);
+    give_back(1);
     bench_close();
 }
 END_TEST
@@ -628,6 +670,7 @@ Suite *darwin_vmnet_suite(void)
     tcase_add_test(start, a_network_object_without_rights_fails_with_advice);
     tcase_add_test(start, the_port_says_what_the_framework_said);
     tcase_add_loop_test(start, an_absurd_packet_size_is_refused_and_the_interface_stopped, 0, 3);
+    tcase_add_test(start, an_interface_without_events_is_refused_and_stopped);
     tcase_add_test(start, the_bridges_are_listed);
     suite_add_tcase(suite, start);
     TCase *receives = tcase_create("receive");
@@ -636,6 +679,8 @@ Suite *darwin_vmnet_suite(void)
     tcase_add_test(receives, no_more_packets_are_asked_for_than_the_interface_takes);
     tcase_add_test(receives, an_event_wakes_and_reading_puts_it_out);
     tcase_add_test(receives, with_tso_a_large_packet_takes_two_buffers);
+    tcase_add_test(receives, a_read_that_ends_early_is_gone_on_with);
+    tcase_add_test(receives, a_failing_read_is_noted_and_costs_nothing);
     tcase_add_test(receives, without_a_large_buffer_a_large_packet_is_cut_and_says_so);
     tcase_add_test(receives, a_virtio_header_goes_before_the_frame);
     suite_add_tcase(suite, receives);
