@@ -482,6 +482,8 @@ static uint32_t interface_write(vmnet_handle interface, struct vmpktdesc *packet
         if (packets[i].vm_pkt_size >= 18)
             memcpy(&darwin_model_vmnet.sent_tag[at], bytes + 14, 4);
         memcpy(darwin_model_vmnet.last, bytes, packets[i].vm_pkt_size);
+        if (darwin_model.on_write)
+            darwin_model.on_write(bytes, (uint32_t)packets[i].vm_pkt_size);
     }
     *count = taken;
     return VMNET_SUCCESS;

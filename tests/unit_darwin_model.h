@@ -50,8 +50,9 @@ struct darwin_model {
     uint32_t write_takes;        /* packets that one write takes at most */
     uint32_t write_status;       /* VMNET_SUCCESS: as it is, else this for each write, */
     uint32_t write_status_above; /* of more packets than this */
-    uint32_t network_status;     /* of making a network object */
-    bool event_stalls;           /* the event callback's queue never gets to run it */
+    void (*on_write)(const void *packet, uint32_t bytes); /* called for each packet that a write takes */
+    uint32_t network_status;                              /* of making a network object */
+    bool event_stalls; /* the event callback's queue never gets to run it */
 };
 
 extern struct darwin_model darwin_model;

@@ -22,6 +22,7 @@
     X(memory_pages_suite)                                                                                    \
     X(counters_suite)                                                                                        \
     X(darwin_unixgram_suite)                                                                                 \
+    X(darwin_path_suite)                                                                                     \
     X(darwin_waits_suite)                                                                                    \
     X(darwin_vmnet_suite)                                                                                    \
     X(privileges_suite)                                                                                      \
