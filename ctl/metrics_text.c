@@ -277,13 +277,13 @@ static void path_gauges(const struct metrics *metrics)
 static void put_link_state(const struct metrics *metrics, const struct position *at, const char *name,
                            size_t argument)
 {
-    static const char *const states[] = {"waiting", "up", "refused", "stalled", "down"};
     (void)argument;
-    for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
+    for (size_t i = 0; i < vmlane_stats_state_count(); i++) {
+        const char *state = vmlane_stats_state_name(i);
         fputs(name, metrics->out);
         put_label(metrics->out, "{", "link", vmlane_stats_link_name(at->link));
-        put_label(metrics->out, ",", "state", states[i]);
-        fprintf(metrics->out, "} %d\n", strcmp(vmlane_stats_link_state(at->link), states[i]) == 0);
+        put_label(metrics->out, ",", "state", state);
+        fprintf(metrics->out, "} %d\n", strcmp(vmlane_stats_link_state(at->link), state) == 0);
     }
 }
 

@@ -115,6 +115,13 @@ TEXT(vmlane_stats_link_name, vmlane_stats_link, it->name)
 TEXT(vmlane_stats_link_control, vmlane_stats_link, it->control)
 TEXT(vmlane_stats_link_state, vmlane_stats_link, snapshot_link_state_name(it->state))
 
+size_t vmlane_stats_state_count(void)
+{
+    return LINK_STATE_REMOVED + 1;
+}
+
+NAME(vmlane_stats_state_name, size_t, LINK_STATE_REMOVED + 1, snapshot_link_state_name(index))
+
 const vmlane_stats_link *vmlane_stats_link_find(const vmlane_stats *stats, const char *name,
                                                 const vmlane_stats_process **process)
 {

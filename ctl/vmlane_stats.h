@@ -90,7 +90,11 @@ const vmlane_stats_link *vmlane_stats_link_find(const vmlane_stats *stats, const
 
 const char *vmlane_stats_link_name(const vmlane_stats_link *link);
 const char *vmlane_stats_link_control(const vmlane_stats_link *link); /* path of the control socket */
-const char *vmlane_stats_link_state(const vmlane_stats_link *link); /* waiting, up, refused, stalled, down */
+const char *vmlane_stats_link_state(const vmlane_stats_link *link);
+
+/* The names of all states: waiting, up, refused, stalled, down, paused, removed; later ones follow. */
+size_t vmlane_stats_state_count(void);
+const char *vmlane_stats_state_name(size_t state);
 
 /* Ports: `port` is 0 for a and 1 for b. */
 const char *vmlane_stats_port_spec(const vmlane_stats_link *link, unsigned port);

@@ -172,6 +172,7 @@ START_TEST(metrics_have_every_counter_with_help_type_and_labels)
     assert_has(run.out, "_dropped_frames_total{link=\"web1\",direction=\"a_to_b\",queue=\"0\"} 21\n");
     assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"up\"} 1\n");
     assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"down\"} 0\n");
+    assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"paused\"} 0\n");
     assert_has(run.out, "state=\"live\"} 1\n");
     assert_has(run.out, "vmlane_port_device_tx_dropped_frames_total{link=\"web1\",port=\"b\"} 9\n");
     assert_has(run.out, "regime=\"wait\"} 0.000000750\n");
