@@ -34,6 +34,7 @@ static struct lab {
     bool refuses_express; /* takes bulk all the same */
     void (*on_tx)(void);
     struct frame_tag offered; /* the first frame of the last call */
+    uint32_t offered_frames;
     uint32_t marked, marked_badly;
     uint32_t frames_left; /* that the random reader may push */
 } lab;
@@ -83,6 +84,7 @@ static inline struct tx_result device_tx(struct port *port, uint32_t queue, cons
     ck_assert_uint_le(count, PORT_TX_FRAMES_MAX);
     struct tx_call_record call = {.frames = count, .at_ns = clock_now_ns()};
     lab.offered = lab_tag(&frames[0]);
+    lab.offered_frames = count;
     call.lane = frames[0].length_bytes == SMALL ? LANE_EXPRESS : LANE_BULK;
     call.first_number = lab.offered.number;
     if (lab.on_tx)

@@ -205,6 +205,39 @@ START_TEST(a_moved_candidate_is_not_starved_by_younger_express_frames)
 }
 END_TEST
 
+static uint64_t frame_takes_ns;
+
+static void frames_take_time(void)
+{
+    fake_clock_advance(frame_takes_ns * lab.offered_frames);
+}
+
+/* Because an express frame that comes meanwhile waits for the end of the call. */
+START_TEST(bulk_calls_are_kept_short_where_a_frame_takes_long)
+{
+    static const struct {
+        uint64_t frame_ns;
+        uint32_t frames;
+    } example[] = {{NS_PER_US, 16}, {10 * NS_PER_US, 5}, {20 * NS_PER_US, 2}, {MS, 1}, {NS_PER_US, 16}};
+    struct test_path *path = lab_open();
+    path->policy.bulk = _i ? BULK_FQ : BULK_FIFO;
+    lab.on_tx = frames_take_time;
+    for (size_t i = 0; i < COUNT_OF(example); i++) {
+        frame_takes_ns = example[i].frame_ns;
+        push_bulk(1, 700, FULL);
+        run_lab();
+        push_bulk(1, 100, FULL);
+        uint32_t from = path->far.calls;
+        run_lab();
+        arena_reclaim(&path->arena, &path->returns, PATH_RETURN_ENTRIES);
+        for (uint32_t call = from; call + 1 < path->far.calls; call++)
+            ck_assert_uint_eq(path->far.call[call].frames, example[i].frames);
+    }
+    check_lab();
+    lab_close();
+}
+END_TEST
+
 /* --- overflow --- */
 
 START_TEST(overflow_drops_from_the_head_of_the_fattest_flow_only)
@@ -411,6 +444,7 @@ Suite *writer_queues_suite(void)
     tcase_add_test(ahead, while_express_waits_no_bulk_at_or_after_its_stamp_goes_and_older_bulk_does);
     tcase_add_loop_test(ahead, bulk_dropped_for_its_age_opens_no_way_past_a_waiting_express_frame, 0, 2);
     tcase_add_test(ahead, a_moved_candidate_is_not_starved_by_younger_express_frames);
+    tcase_add_loop_test(ahead, bulk_calls_are_kept_short_where_a_frame_takes_long, 0, 2);
     TCase *drops = add_case(suite, "drops");
     tcase_add_test(drops, overflow_drops_from_the_head_of_the_fattest_flow_only);
     tcase_add_test(drops, overflow_leaves_half_of_the_fattest_flow);

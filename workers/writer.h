@@ -26,6 +26,7 @@
 #define WRITER_TURNS_MAX        8u /* turns a step: with the sub-batch, at most 128 bulk frames */
 #define WRITER_SUB_BATCH_FRAMES 16u
 #define WRITER_SUB_BATCH_BYTES  65536u
+#define WRITER_CALL_NS          (50 * NS_PER_US)  /* that a bulk call should take at most */
 #define WRITER_STALLED_NS       (100 * NS_PER_MS) /* without any acceptance */
 #define WRITER_PROBE_NS         NS_PER_MS
 #define WRITER_PROBE_LATE_NS    (10 * NS_PER_MS)
@@ -39,7 +40,9 @@ struct writer_queues;
 struct writer {
     struct port *port;
     uint32_t queue;
-    uint32_t longest_bytes; /* longest frame seen; at least an ordinary one */
+    uint32_t longest_bytes;    /* longest frame seen; at least an ordinary one */
+    uint32_t sub_batch_frames; /* of the next bulk call; at most WRITER_SUB_BATCH_FRAMES */
+    uint64_t frame_ns;         /* what a frame costs in a bulk call, a running mean */
     uint8_t *arena_base;
     struct lane express;
     struct lane bulk;

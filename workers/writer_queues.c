@@ -194,7 +194,7 @@ void writer_queues_fill_bulk(struct writer *writer, const struct policy *policy,
     uint32_t bytes = 0;
     if (hand->frames > 0)
         return;
-    while (hand->frames < WRITER_SUB_BATCH_FRAMES && bytes < WRITER_SUB_BATCH_BYTES) {
+    while (hand->frames < writer->sub_batch_frames && bytes < WRITER_SUB_BATCH_BYTES) {
         struct flow_node *node = flow_queues_pop(writer->queues->flows, limit, writer->longest_bytes);
         if (!node)
             return;
