@@ -132,7 +132,9 @@ static void end_turn(struct flow_queues *queues, struct flow_chain *chain, bool 
 struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes)
 {
     /* Each step serves a queue, or moves one to the end of the old list with a fresh quantum, or empties one out of
-     * the lists; a queue whose head is past the limit is only moved. Two rounds over all of them find what there is. */
+     * the lists; a queue whose head is held is only moved. Two rounds over all of them find what there is; when one that
+     * is held comes round again, and all between them were, there is nothing. */
+    uint32_t first_held = FLOW_QUEUES;
     for (uint32_t step = 0; step < 2 * FLOW_QUEUES + 2; step++) {
         struct flow_chain *chain =
             queues->new_flows.head != FLOW_QUEUES ? &queues->new_flows : &queues->old_flows;
@@ -155,6 +157,10 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
                           : (int64_t)(head->sequence - limit) >= 0;
         bool held = late || (head->fenced && queues->fence[head->pair].free > 0);
         if (queue->deficit_bytes <= 0 || held) {
+            if (held && number == first_held)
+                return NULL;
+            if (!held || first_held == FLOW_QUEUES)
+                first_held = held ? number : FLOW_QUEUES;
             if (queue->deficit_bytes <= 0)
                 queue->deficit_bytes += (int32_t)quantum_bytes;
             chain_remove_head(queues, chain);
