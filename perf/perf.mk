@@ -20,7 +20,7 @@ PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_
 
 PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_table compare_ends compare_peers compare_station plot_svg relay traffic) $(PERF_COMMON)
 
-PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_lab mix plot_svg relay) $(PERF_COMMON)
+PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_cases lanes_run lanes_table lanes_plots lanes_lab mix plot_svg relay) $(PERF_COMMON)
 PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig_cost rig) $(PERF_COMMON)
 PERF_SCALE   = $(patsubst %,$(BUILD)/obj/perf/%.o,scale scale_links rig_cost rig plot_svg relay) $(PERF_COMMON)
 PERF_INSTRUCTIONS = $(patsubst %,$(BUILD)/obj/perf/%.o,instructions rig)
