@@ -5,17 +5,21 @@
 /* X(function): `Suite *function(void)`, one a unit. */
 #define SUITES(X)                                                                                            \
     X(ring_suite)                                                                                            \
+    X(ring_peers_suite)                                                                                      \
     X(arena_suite)                                                                                           \
     X(doorbell_suite)                                                                                        \
     X(doorbell_fences_suite)                                                                                 \
     X(frame_headers_suite)                                                                                   \
     X(offload_suite)                                                                                         \
+    X(offload_cuts_suite)                                                                                    \
     X(ctl_stats_suite)                                                                                       \
     X(ctl_top_suite)                                                                                         \
     X(ctl_record_suite)                                                                                      \
     X(ctl_watch_suite)                                                                                       \
     X(vmlane_stats_suite)                                                                                    \
     X(stats_segment_suite)                                                                                   \
+    X(stats_view_suite)                                                                                      \
+    X(stats_dir_suite)                                                                                       \
     X(settings_suite)                                                                                        \
     X(histogram_suite)                                                                                       \
     X(memory_segment_suite)                                                                                  \
@@ -36,6 +40,8 @@
     X(port_stream_suite)                                                                                     \
     X(port_stream_peers_suite)                                                                               \
     X(port_packet_suite)                                                                                     \
+    X(port_packet_tx_suite)                                                                                  \
+    X(port_packet_interface_suite)                                                                           \
     X(port_fault_suite)                                                                                      \
     X(port_pcap_suite)                                                                                       \
     X(flow_table_suite)                                                                                      \
