@@ -35,6 +35,7 @@
     X(port_spec_suite)                                                                                       \
     X(unix_address_suite)                                                                                    \
     X(call_ring_suite)                                                                                       \
+    X(port_tap_suite)                                                                                        \
     X(unixgram_suite)                                                                                        \
     X(stream_framing_suite)                                                                                  \
     X(port_stream_suite)                                                                                     \
