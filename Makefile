@@ -1,6 +1,6 @@
 # vmlane: the wire between a virtual machine and its host's network.
 #
-#   make            build/vmlane, build/vmlanectl, build/libvmlane-stats.{so,a}
+#   make            build/vmlane, build/vmlanectl, build/libvmlane-{stats,shm}.{so,a}
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
 #   make check-vm check-tools check-san check-build check-fuzz check-mutants   the slower suites
@@ -89,6 +89,7 @@ CTL_LIBS_linux = -lm -lmicrohttpd -lncursesw -ltinfo
 $(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += $(CTL_LIBS_$(SYSTEM))
 
 include ctl/library.mk
+include shm/library.mk
 
 clean:
 	rm -rf $(BUILD)

@@ -9,7 +9,7 @@
 static const struct port_ops *const kinds[] = {
     &port_unixgram_ops, &port_fd_ops,
 #ifdef __linux__
-    &port_tap_ops,      &port_vsock_ops, &port_packet_ops, &port_pcap_ops,
+    &port_tap_ops,      &port_vsock_ops, &port_packet_ops, &port_pcap_ops, &port_shm_ops,
 #else
     &port_vmnet_ops,
 #endif
@@ -114,6 +114,16 @@ const char *port_note_text(enum port_note note)
         [PORT_NOTE_PEER_CUT] =
             "peer cut off: it sent a length that no frame has (is its framing another one?)",
         [PORT_NOTE_PEER_TURNED_AWAY] = "a second peer was turned away: one is served at a time",
+        [PORT_NOTE_NO_HANDSHAKE] = "a connection was closed: what it sent is not the shm handshake",
+        [PORT_NOTE_OTHER_VERSION] = "a connection was closed: it speaks another version of the shm protocol",
+        [PORT_NOTE_SILENT] = "a connection was closed: no word of the shm handshake within 1 s",
+        [PORT_NOTE_LIE_INDEX] = "peer quarantined: it wrote a ring index out of range",
+        [PORT_NOTE_LIE_OFFSET] = "peer quarantined: it wrote a descriptor that names no buffer",
+        [PORT_NOTE_LIE_LENGTH] = "peer quarantined: it wrote a descriptor longer than its buffer",
+        [PORT_NOTE_LIE_FLAGS] = "peer quarantined: it wrote a descriptor with flags that do not belong there",
+        [PORT_NOTE_LIE_CHAIN] =
+            "peer quarantined: it wrote a frame that goes on in a descriptor that is not there",
+        [PORT_NOTE_LIE_RETURN] = "peer quarantined: it gave a buffer back that it did not have",
     };
     return text[note];
 }

@@ -69,8 +69,17 @@ enum port_note {
     PORT_NOTE_RX_ERROR,
     PORT_NOTE_TX_ERROR,
     PORT_NOTE_DEVICE_GONE,
-    PORT_NOTE_PEER_CUT,        /* it sent what cannot be understood from there on */
-    PORT_NOTE_PEER_TURNED_AWAY /* a second one, where one is served at a time */
+    PORT_NOTE_PEER_CUT,         /* it sent what cannot be understood from there on */
+    PORT_NOTE_PEER_TURNED_AWAY, /* a second one, where one is served at a time */
+    PORT_NOTE_NO_HANDSHAKE,     /* a connection that sent something else */
+    PORT_NOTE_OTHER_VERSION,
+    PORT_NOTE_SILENT,
+    PORT_NOTE_LIE_INDEX, /* these: a peer wrote into shared memory what cannot be true, and was let go (shm/channel.h) */
+    PORT_NOTE_LIE_OFFSET,
+    PORT_NOTE_LIE_LENGTH,
+    PORT_NOTE_LIE_FLAGS,
+    PORT_NOTE_LIE_CHAIN,
+    PORT_NOTE_LIE_RETURN
 };
 
 struct port;
@@ -128,6 +137,14 @@ struct port_ops {
      * over. -1: nothing. The two are different descriptors, so that one wait set can hold both. */
     int (*rx_fd)(const struct port *port, uint32_t queue);
     int (*tx_fd)(const struct port *port, uint32_t queue);
+    /* For ports whose peer shares memory with us and makes a system call only for one who sleeps: the agent's worker is
+     * about to sleep on the descriptors above, and looks at everything once more after this; or it is awake again.
+     * rx_sleep by the reader agent's worker, tx_sleep by the writer agent's, the latter only where a refusal with
+     * TX_WAIT_FD is waited for; tx_sleep(true) returns whether that may be over already. Null: the descriptors tell by
+     * themselves. */
+    void (*rx_sleep)(struct port *port, uint32_t queue, bool sleeps);
+    bool (*tx_sleep)(struct port *port, uint32_t queue, bool sleeps);
+
     bool
         tx_fd_is_set; /* tx_fd is a set of its own (an epoll instance) around a connection that changes: it becomes
                           readable when the connection becomes writable */

@@ -109,6 +109,18 @@ static int fault_tx_fd(const struct port *port, uint32_t queue)
     return inner->ops->tx_fd(inner, queue);
 }
 
+static void fault_rx_sleep(struct port *port, uint32_t queue, bool sleeps)
+{
+    struct port *inner = inner_of(port);
+    inner->ops->rx_sleep(inner, queue, sleeps);
+}
+
+static bool fault_tx_sleep(struct port *port, uint32_t queue, bool sleeps)
+{
+    struct port *inner = inner_of(port);
+    return inner->ops->tx_sleep(inner, queue, sleeps);
+}
+
 static uint64_t fault_tick(struct port *port, uint32_t queue, uint64_t now_ns)
 {
     struct port *inner = inner_of(port);
@@ -161,6 +173,10 @@ static int open_inner(struct port *port, struct fault_port *own, const char *tex
     own->ops.tx_fd_is_set = own->inner.ops->tx_fd_is_set;
     if (!own->inner.ops->tx_flush)
         own->ops.tx_flush = NULL;
+    if (!own->inner.ops->rx_sleep)
+        own->ops.rx_sleep = NULL;
+    if (!own->inner.ops->tx_sleep)
+        own->ops.tx_sleep = NULL;
     if (!own->inner.ops->device_dropped)
         own->ops.device_dropped = NULL;
     port->ops = &own->ops;
@@ -205,6 +221,8 @@ const struct port_ops port_fault_ops = {
     .tx_backlog = fault_tx_backlog,
     .rx_armed = fault_rx_armed,
     .rx_disarm = fault_rx_disarm,
+    .rx_sleep = fault_rx_sleep,
+    .tx_sleep = fault_tx_sleep,
     .rx_fd = fault_rx_fd,
     .tx_fd = fault_tx_fd,
     .tick = fault_tick,

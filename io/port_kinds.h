@@ -78,6 +78,22 @@ extern const struct port_ops port_vsock_ops;
  * `device_dropped` counts frames that found no room in the receive buffer. */
 extern const struct port_ops port_packet_ops;
 
+/* shm:PATH[,listen=off][,mtu=N] (port_shm.c; docs/shm-protocol.md)
+ *
+ * Another process on the same rings: two channels of shared memory (shm/channel.h), one a direction. A unix socket of
+ * type SOCK_SEQPACKET at PATH passes the memory and the bells, and tells of the peer's end; after that no frame costs a
+ * system call, and one wakes who sleeps. It listens, or with listen=off dials every SHM_REDIAL_NS (shm_door.h). One
+ * peer at a time.
+ *
+ * Takes and gives: whole frames without a virtio_net_hdr (takes_vnet_hdr is false), so checksums complete and
+ * super-frames cut: the writer does both in software for this port, and what the peer sends is taken as it is. Without
+ * mtu= frames up to PORT_FRAME_MAX_BYTES, and 13 MB of memory a peer; with mtu=1500, 5 MB.
+ *
+ * The peer is hostile until proven otherwise, and that cannot be proven. Descriptors are read once and checked; frames
+ * are copied into the path's own buffers before anybody looks at their headers, the one copy that a port makes on the
+ * way in. The first lie ends it: counted, said, its memory unmapped, the next peer met. */
+extern const struct port_ops port_shm_ops;
+
 /* fault:KEY=VALUE+KEY=VALUE...:PORT (port_fault.c, fault_device.h has the keys)
  *
  * A bad device in front of any other port: PORT is that port's whole name, with its commas. What the bad device accepts

@@ -98,8 +98,23 @@ enum path_counter {
       "peers cut off for a length above the framing's limit")                                                \
     X(peers_turned_away_count, "count", "turned away", "peers that came while another one was served")
 
+/* A port kind with a peer behind shared memory, beside PORT_PEER_SET. */
+#define PORT_SHM_COUNTERS(X)                                                                                 \
+    X(rx_wake_calls, "calls", "wake-ups sent for room",                                                      \
+      "system calls to wake a peer that slept until there was room")                                         \
+    X(tx_wake_calls, "calls", "wake-ups sent",                                                               \
+      "system calls to wake a peer that slept until there were frames")                                      \
+    X(peers_quarantined_count, "count", "quarantined",                                                       \
+      "peers let go because they wrote into shared memory what cannot be true")                              \
+    X(connections_wrong_count, "count", "without handshake",                                                 \
+      "connections closed for something else than the handshake")                                            \
+    X(connections_version_count, "count", "of another version",                                              \
+      "connections closed because they speak another version")                                               \
+    X(connections_silent_count, "count", "silent",                                                           \
+      "connections closed because no word of the handshake came in time")
+
 /* Every port counter; a kind says in its row which of them it counts (port.h). */
-#define PORT_COUNTERS(X) PORT_STREAM_COUNTERS(X)
+#define PORT_COUNTERS(X) PORT_STREAM_COUNTERS(X) PORT_SHM_COUNTERS(X)
 
 enum port_counter {
 #define X(name, unit, label, help) PORT_COUNTER_##name,
@@ -110,6 +125,9 @@ enum port_counter {
 
 /* A set of port counters, as `0 PORT_STREAM_COUNTERS(PORT_COUNTER_OR_BIT)`. */
 #define PORT_COUNTER_OR_BIT(name, unit, label, help) | (UINT64_C(1) << PORT_COUNTER_##name)
+/* Of any kind that has one peer at a time. */
+#define PORT_PEER_SET                                                                                        \
+    (UINT64_C(1) << PORT_COUNTER_peers_found_count | UINT64_C(1) << PORT_COUNTER_peers_turned_away_count)
 _Static_assert(PORT_COUNTER_COUNT <= 64, "a set of port counters is one word");
 
 static inline bool port_counter_in(uint64_t set, enum port_counter counter)

@@ -30,7 +30,8 @@ int memory_segment_create(struct memory_segment *segment, const char *label, siz
 int memory_segment_create_on(struct memory_segment *segment, const char *label, size_t bytes,
                              enum hugepages wish, struct fault *fault);
 
-/* Maps a segment received from somebody else: its seals and size are checked first. The descriptor is the segment's
+/* Maps a segment received from somebody else: its seals, its size, and that it is of ordinary pages (what lacks a huge
+ * page is a SIGBUS) are checked first. The descriptor is the segment's
  * afterwards; on failure it stays the caller's, and the segment holds nothing. */
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault);
 

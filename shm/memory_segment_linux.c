@@ -2,9 +2,11 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/magic.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <unistd.h>
 
 #define SEALS (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
@@ -124,6 +126,7 @@ int memory_segment_create_on(struct memory_segment *segment, const char *label, 
 int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, struct fault *fault)
 {
     struct stat status;
+    struct statfs system;
     *segment = (struct memory_segment){.fd = -1};
     int seals = fcntl(fd, F_GET_SEALS);
     if (seals < 0 || (seals & SEALS) != SEALS)
@@ -134,6 +137,10 @@ int memory_segment_attach(struct memory_segment *segment, int fd, size_t bytes, 
     if (fstat(fd, &status) != 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot look at the shared memory received: %s",
                          strerror(errno));
+    if (fstatfs(fd, &system) != 0 || system.f_type != TMPFS_MAGIC)
+        return fault_set(fault, FAULT_REFUSED, EINVAL,
+                         "the shared memory received is not of ordinary pages (file system type 0x%lx)",
+                         (unsigned long)system.f_type);
     if (status.st_size < 0 || (size_t)status.st_size < bytes)
         return fault_set(fault, FAULT_REFUSED, EINVAL,
                          "the shared memory received has %lld bytes, wanted %zu", (long long)status.st_size,

@@ -20,6 +20,7 @@
     X(peer_suite)                                                                                            \
     X(socket_path_suite)                                                                                     \
     X(tap_suite)                                                                                             \
+    X(shm_suite)                                                                                             \
     X(stream_suite)                                                                                          \
     X(packet_suite)                                                                                          \
     X(process_suite)                                                                                         \
@@ -51,7 +52,7 @@ static int take_program(const char *build, const char *root, const char *name)
 {
     char from[PATH_MAX + 16], to[PATH_MAX + 16], block[65536];
     snprintf(from, sizeof from, "%s/%s", build, name);
-    snprintf(to, sizeof to, "%s/%s", root, name);
+    snprintf(to, sizeof to, "%s/%s", root, basename(name));
     int in = open(from, O_RDONLY | O_CLOEXEC);
     int out = open(to, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0755);
     ssize_t bytes = -1;
@@ -68,7 +69,8 @@ int main(int argc, char **argv)
 {
     static char root[] = "/tmp/vmlane-scenario-XXXXXX", build[PATH_MAX];
     if (!realpath(argc > 1 ? argv[1] : "build", build) || !mkdtemp(root) || chmod(root, 0711) != 0 ||
-        take_program(build, root, "vmlane") != 0 || take_program(build, root, "vmlanectl") != 0) {
+        take_program(build, root, "vmlane") != 0 || take_program(build, root, "vmlanectl") != 0 ||
+        take_program(build, root, "examples/shm-echo") != 0) {
         fprintf(stderr, "scenario: cannot begin: %s\n", strerror(errno));
         return EXIT_FAILURE;
     }

@@ -61,6 +61,8 @@ check-vm: all | deps-vm
 TSAN_UNITS     = ring ring_peers arena doorbell histogram order_stress port_stream
 TSAN_SCENARIOS = traffic refusal peer packet stream
 SAN_MAKE    = $(MAKE) --no-print-directory CC=clang CFLAGS='-O1 -g'
+TSAN_UNITS     += channel port_shm vmlane_shm
+TSAN_SCENARIOS += shm
 check-san: | deps-slow
 	$(Q)$(SAN_MAKE) SAN=address,undefined BUILD=$(BUILD)/asan all $(BUILD)/asan/tests/unit $(BUILD)/asan/tests/scenario
 	ASAN_OPTIONS=detect_leaks=0 $(BUILD)/asan/tests/unit

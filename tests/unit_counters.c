@@ -51,10 +51,25 @@ static const char *const contract[] = {
 };
 
 static const char *const port_contract[] = {
-    "rx_read_calls",           "rx_read_bytes",         "rx_torn_frames",        "tx_send_calls",
-    "tx_send_bytes",           "tx_small_send_calls",   "tx_partial_send_calls", "tx_torn_frames",
-    "peers_found_count",       "peers_cut_empty_count", "peers_cut_short_count", "peers_cut_long_count",
+    "rx_read_calls",
+    "rx_read_bytes",
+    "rx_torn_frames",
+    "tx_send_calls",
+    "tx_send_bytes",
+    "tx_small_send_calls",
+    "tx_partial_send_calls",
+    "tx_torn_frames",
+    "peers_found_count",
+    "peers_cut_empty_count",
+    "peers_cut_short_count",
+    "peers_cut_long_count",
     "peers_turned_away_count",
+    "rx_wake_calls",
+    "tx_wake_calls",
+    "peers_quarantined_count",
+    "connections_wrong_count",
+    "connections_version_count",
+    "connections_silent_count",
 };
 
 /* How many counters have the name. */

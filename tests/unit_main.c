@@ -40,6 +40,9 @@
     X(stream_framing_suite)                                                                                  \
     X(port_stream_suite)                                                                                     \
     X(port_stream_peers_suite)                                                                               \
+    X(channel_suite)                                                                                         \
+    X(port_shm_suite)                                                                                        \
+    X(vmlane_shm_suite)                                                                                      \
     X(port_packet_suite)                                                                                     \
     X(port_packet_tx_suite)                                                                                  \
     X(port_packet_interface_suite)                                                                           \

@@ -207,6 +207,22 @@ START_TEST(attach_refuses_what_cannot_be_sealed)
 }
 END_TEST
 
+START_TEST(attach_refuses_huge_pages_which_may_not_be_there)
+{
+    struct memory_segment segment;
+    struct fault fault = {.text = ""};
+    int fd = memfd_create("unit-test", MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_HUGETLB);
+    if (fd < 0 || ftruncate(fd, 2 << 20) != 0 || fcntl(fd, F_ADD_SEALS, ALL_SEALS) != 0) {
+        fprintf(stderr, "memory_segment: SKIPPED huge pages: %s\n", strerror(errno));
+        return;
+    }
+    ck_assert_int_eq(memory_segment_attach(&segment, fd, BYTES, &fault), -EINVAL);
+    ck_assert_int_eq(fault.kind, FAULT_REFUSED);
+    assert_has(fault.text, "ordinary pages");
+    close(fd);
+}
+END_TEST
+
 START_TEST(attach_refuses_what_is_too_short)
 {
     static const struct {
@@ -333,6 +349,7 @@ Suite *memory_segment_suite(void)
     TCase *attach = tcase_create("attach");
     tcase_add_test(attach, attach_refuses_what_can_still_be_resized);
     tcase_add_test(attach, attach_refuses_what_cannot_be_sealed);
+    tcase_add_test(attach, attach_refuses_huge_pages_which_may_not_be_there);
     tcase_add_test(attach, attach_refuses_what_is_too_short);
     tcase_add_test(attach, attach_maps_the_same_memory);
     tcase_add_test(attach, a_process_that_gets_the_descriptor_sees_the_content);

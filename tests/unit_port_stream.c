@@ -9,7 +9,7 @@ Suite *port_stream_suite(void);
 static const char *const framing_option[] = {"", ",framing=le16"};
 
 size_t next_send_bytes;
-static uint32_t sendmsg_calls;
+static _Atomic uint32_t sendmsg_calls; /* other suites send from threads of their own */
 
 /* Takes the place of the C library's in the unit program. */
 ssize_t sendmsg(int fd, const struct msghdr *message, int flags)

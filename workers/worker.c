@@ -173,17 +173,33 @@ static void sleep_until(struct loop *loop, uint64_t deadline_ns)
     loop->awake = count < WAIT_SET_EVENTS_MAX; /* else there may be more */
 }
 
+/* Tells ports whose peers ring only for one who sleeps. */
+static void tell_ports(const struct worker *worker, bool sleeps)
+{
+    const struct agent_set *agents = RCU_READ(&worker->agents);
+    for (uint32_t i = 0; i < agents->count; i++) {
+        const struct reader *reader = agents->agent[i].reader;
+        struct writer *writer = agents->agent[i].writer;
+        if (reader && reader->port->ops->rx_sleep)
+            reader->port->ops->rx_sleep(reader->port, reader->queue, sleeps);
+        else if (writer && writer->port->ops->tx_sleep && (!sleeps || writer_waits_for_fd(writer)))
+            writer->writable |= writer->port->ops->tx_sleep(writer->port, writer->queue, sleeps);
+    }
+}
+
 /* Flag, fence (doorbell_arm), look again at everything (a whole cycle), sleep only if there is nothing. */
 static void park(struct loop *loop)
 {
     struct worker *worker = loop->worker;
     doorbell_arm(&worker->bell);
+    tell_ports(worker, true);
     struct cycle again = run_cycle(loop);
     if (again.frames == 0 && shared_u32_load_relaxed(&worker->stop) == 0) {
         if (again.wants_writable)
             watch_writables(worker);
         sleep_until(loop, again.deadline_ns);
     }
+    tell_ports(worker, false);
     doorbell_lower(&worker->bell);
 }
 
