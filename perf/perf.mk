@@ -23,10 +23,11 @@ PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_table compare_
 PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_cases lanes_run lanes_table lanes_plots lanes_lab mix plot_svg relay) $(PERF_COMMON)
 PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig_cost rig) $(PERF_COMMON)
 PERF_SCALE   = $(patsubst %,$(BUILD)/obj/perf/%.o,scale scale_links rig_cost rig plot_svg relay) $(PERF_COMMON)
+PERF_SHM     = $(BUILD)/obj/perf/shm.o $(PERF_COMMON)
 PERF_INSTRUCTIONS = $(patsubst %,$(BUILD)/obj/perf/%.o,instructions rig)
 
 PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward $(BUILD)/perf/compare \
-                $(BUILD)/perf/lanes $(BUILD)/perf/flows $(BUILD)/perf/scale \
+                $(BUILD)/perf/lanes $(BUILD)/perf/flows $(BUILD)/perf/scale $(BUILD)/perf/shm \
                 $(BUILD)/perf/instructions
 
 .PHONY: perf check-perf-smoke check-instructions instructions-bound
@@ -72,6 +73,11 @@ $(BUILD)/perf/flows: $(PERF_FLOWS) $(BUILD)/lib/engine.a
 	@echo '  $@'
 	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
 
+$(BUILD)/perf/shm: $(PERF_SHM) $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a | $(BUILD)/vmlane
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
 $(BUILD)/perf/scale: $(PERF_SCALE) $(BUILD)/lib/engine.a | $(BUILD)/vmlane
 	@mkdir -p $(@D)
 	@echo '  $@'
@@ -94,4 +100,4 @@ check-perf-smoke: all $(PERF_PROGRAMS)
 	tests/perf-smoke $(BUILD)
 	tests/profile-smoke $(BUILD)
 
--include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_SCALE:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)
+-include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_SHM:.o=.d) $(PERF_SCALE:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)
