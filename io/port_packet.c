@@ -5,6 +5,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/if.h>
 #include <linux/if_ether.h>
@@ -461,7 +462,7 @@ static int make_socket(struct port *port, struct packet *own, struct packet_queu
     queue->fd = socket(AF_PACKET, SOCK_RAW | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
     if (queue->fd < 0)
         return cannot(own, "make a packet socket for", errno, fault);
-    queue->tx_fd = dup(queue->fd);
+    queue->tx_fd = fcntl(queue->fd, F_DUPFD_CLOEXEC, 0);
     if (queue->tx_fd < 0)
         return cannot(own, "duplicate the socket of", errno, fault);
     int err = set_option(own, queue->fd, PACKET_VNET_HDR, 1, "have offload headers from", fault);

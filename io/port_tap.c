@@ -248,7 +248,7 @@ static int open_queue(const struct port *port, struct tap *own, struct tap_queue
     if (ioctl(queue->fd, TUNSETOFFLOAD, 0) != 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot reset the offloads of tap \"%s\": %s",
                          own->name, strerror(errno));
-    queue->tx_fd = dup(queue->fd);
+    queue->tx_fd = fcntl(queue->fd, F_DUPFD_CLOEXEC, 0);
     if (queue->tx_fd < 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot duplicate the descriptor of tap \"%s\": %s",
                          own->name, strerror(errno));

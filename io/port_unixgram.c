@@ -313,7 +313,7 @@ static int finish_open(struct port *port, struct unixgram *own, struct fault *fa
         err = port_spec_size(&port->spec, "rcvbuf", 4096, BUFFER_BYTES_MAX, &rcvbuf, fault);
     if (err)
         return err;
-    own->tx_fd = dup(own->fd);
+    own->tx_fd = fcntl(own->fd, F_DUPFD_CLOEXEC, 0);
     if (own->tx_fd < 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot duplicate the socket of \"%s\": %s",
                          port->spec.text, strerror(errno));
