@@ -31,7 +31,7 @@ include tests/deps.mk
 BASE_FLAGS = -std=gnu11 -D_GNU_SOURCE -Wall -Wextra -Wconversion -Wshadow -Wstrict-prototypes -Werror \
              -fno-omit-frame-pointer -pthread -MMD -MP $(DEPS_CFLAGS)
 LIBS       = $(LIBS_$(SYSTEM))
-LIBS_linux  = -lurcu-qsbr -lmnl -ljansson -lpcap -luring
+LIBS_linux  = -lurcu-qsbr -lmnl -ljansson -lpcap -lyaml -luring
 ifeq ($(SAN),)
 LIBS_linux += -ljemalloc
 else

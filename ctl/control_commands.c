@@ -1,9 +1,9 @@
 #include "control_commands.h"
 
-#include "log.h"
+#include "ready_line.h"
+#include "vmlane_options.h"
 
 #include <errno.h>
-#include <jansson.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -150,6 +150,81 @@ static int pin(struct control_commands *control, json_t *request, json_t *reply,
                 : pin_worker(control, name, &cpus, layout, fault);
 }
 
+#define ARGUMENTS_MAX 128
+
+/* The arguments of a new link as a command line. Returns how many words, or -EINVAL with a fault. */
+static int make_argv(const json_t *request, const char *argv[ARGUMENTS_MAX], struct fault *fault)
+{
+    const json_t *arguments = json_object_get(request, "arguments");
+    const char *name = text_of(request, "link");
+    int argc = 0;
+    size_t i;
+    json_t *word;
+    if (!name || !json_is_array(arguments) || json_array_size(arguments) > ARGUMENTS_MAX - 4)
+        return fault_set(fault, FAULT_USAGE, EINVAL,
+                         "link-add needs a \"link\" and \"arguments\", a list of at most %d words",
+                         ARGUMENTS_MAX - 4);
+    argv[argc++] = "link";
+    argv[argc++] = "--link";
+    argv[argc++] = name;
+    json_array_foreach(arguments, i, word)
+    {
+        if (!json_is_string(word))
+            return fault_set(fault, FAULT_USAGE, EINVAL, "link-add: argument %zu is not a string", i + 1);
+        argv[argc++] = json_string_value(word);
+    }
+    argv[argc] = NULL;
+    return argc;
+}
+
+static int add_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    const char *argv[ARGUMENTS_MAX];
+    struct vmlane_options options;
+    struct link *link = NULL;
+    int argc = make_argv(request, argv, fault);
+    if (argc < 0)
+        return argc;
+    int err = vmlane_options_parse(&options, VMLANE_LINK_ADD, argc, (char **)(uintptr_t)argv, fault);
+    if (!err)
+        err = engine_add_link(control->engine, &options.link[0], &link, fault);
+    vmlane_options_free(&options);
+    if (err)
+        return err;
+    log_line(LOG_LEVEL_INFO, link->config.name, "added");
+    json_object_set_new(reply, "ready", ready_line(link, control->engine->config.control));
+    return 0;
+}
+
+static int remove_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)reply;
+    struct link *link;
+    uint32_t lost;
+    char name[STATS_NAME_BYTES];
+    bool keep_stats = json_is_true(json_object_get(request, "keep-stats"));
+    int err = find_link(control, request, &link, fault);
+    if (err)
+        return err;
+    snprintf(name, sizeof name, "%s", link->config.name);
+    err = engine_remove_link(control->engine, link, keep_stats, &lost, fault);
+    if (err)
+        return err;
+    log_line(LOG_LEVEL_INFO, name, "removed");
+    if (lost > 0)
+        log_line(LOG_LEVEL_ERROR, name,
+                 "%u frame buffers were lost: this is a fault in vmlane, please report it", lost);
+    return 0;
+}
+
+static int reload(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    (void)request;
+    if (!control->reload)
+        return fault_set(fault, FAULT_USAGE, EINVAL, "this process has no configuration file to read again");
+    return control->reload(control->context, reply, fault);
+}
+
 struct command {
     const char *name;
     /* Adds to `reply` what it has to say. Returns 0, or -errno with a fault. */
@@ -157,7 +232,8 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"set", set_policy}, {"pause", pause_link}, {"resume", resume_link}, {"reset", reset_marks}, {"pin", pin},
+    {"set", set_policy}, {"pause", pause_link},  {"resume", resume_link},      {"reset", reset_marks},
+    {"pin", pin},        {"link-add", add_link}, {"link-remove", remove_link}, {"reload", reload},
 };
 
 static int dispatch(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)

@@ -10,6 +10,9 @@
  *   pause, resume link
  *   reset         link
  *   pin           name (a link's or a worker's), cpus, layout (only a link's; may be missing)
+ *   link-add      link, arguments (a list, as after --link NAME)  ready: the link's ready line
+ *   link-remove   link, keep-stats (true, or missing)
+ *   reload                                                  added, removed, replaced, changed, unchanged: link names
  *
  * By the control thread. */
 #ifndef VMLANE_CTL_CONTROL_COMMANDS_H
@@ -17,10 +20,14 @@
 
 #include "../workers/engine.h"
 
+#include <jansson.h>
 #include <stddef.h>
 
 struct control_commands {
     struct engine *engine;
+    /* Reads the configuration file again and adds to `reply` what came of it. Null: there is none. */
+    int (*reload)(void *context, json_t *reply, struct fault *fault);
+    void *context;
 };
 
 /* A control_handler (control_server.h); `context` is a struct control_commands. */

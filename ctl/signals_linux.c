@@ -1,28 +1,55 @@
 #include "signals.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <string.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-int signals_open(struct fault *fault)
+static void choose(enum signals_of of, sigset_t *set)
 {
-    sigset_t set;
-    sigemptyset(&set);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL);
-    signal(SIGPIPE, SIG_IGN);
-    int fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
-    if (fd < 0)
-        return fault_set(fault, FAULT_RUNTIME, errno, "cannot listen for signals: %s", strerror(errno));
-    return fd;
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+    sigaddset(set, SIGHUP);
+    if (of == SIGNALS_OF_RUN)
+        return;
+    sigaddset(set, SIGQUIT);
+    sigaddset(set, SIGUSR1);
+    sigaddset(set, SIGUSR2);
+    sigaddset(set, SIGCHLD);
 }
 
-int signals_take(int fd)
+int signals_open(struct signals *signals, enum signals_of of, struct fault *fault)
+{
+    sigset_t set;
+    choose(of, &set);
+    signals->of = of;
+    sigprocmask(SIG_BLOCK, &set, &signals->before);
+    signal(SIGPIPE, SIG_IGN);
+    signals->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
+    if (signals->fd < 0)
+        return fault_set(fault, FAULT_RUNTIME, errno, "cannot listen for signals: %s", strerror(errno));
+    return 0;
+}
+
+void signals_close(struct signals *signals)
+{
+    if (signals->fd >= 0)
+        close(signals->fd);
+    signals->fd = -1;
+}
+
+int signals_take(const struct signals *signals, bool *from_terminal)
 {
     struct signalfd_siginfo info;
-    return read(fd, &info, sizeof info) == (ssize_t)sizeof info ? (int)info.ssi_signo : 0;
+    if (read(signals->fd, &info, sizeof info) != (ssize_t)sizeof info)
+        return 0;
+    *from_terminal = info.ssi_code == SI_KERNEL;
+    return (int)info.ssi_signo;
+}
+
+void signals_restore(const struct signals *signals)
+{
+    signal(SIGPIPE, SIG_DFL);
+    sigprocmask(SIG_SETMASK, &signals->before, NULL);
 }

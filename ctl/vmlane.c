@@ -1,5 +1,6 @@
 /* vmlane: the data plane's program: runs links until it is told to end. */
 #include "build.h"
+#include "vmlane_exec.h"
 #include "vmlane_run.h"
 #include "vmnet_helper.h"
 
@@ -14,6 +15,8 @@ struct command {
 
 static const struct command commands[] = {
     {"run", vmlane_run, "run links until SIGTERM or SIGINT"},
+    {"exec", vmlane_exec, "run a virtual machine monitor on a link of its own"},
+    {"check-config", vmlane_check_config, "say whether a configuration file is good"},
     {"vmnet-helper", vmnet_helper_main, "one link, with vmnet-helper's options"},
 };
 

@@ -1,4 +1,5 @@
-/* vmlane_run: `vmlane run`: opens what the options say, runs the control thread's loop, cleans up. */
+/* vmlane_run: `vmlane run`: opens what the options or a configuration file say, runs the control thread's loop, cleans
+ * up; and `vmlane check-config`. */
 #ifndef VMLANE_CTL_VMLANE_RUN_H
 #define VMLANE_CTL_VMLANE_RUN_H
 
@@ -6,8 +7,9 @@
 
 #include <jansson.h>
 
-/* argv[0] is "run". Returns the exit status. */
+/* argv[0] is the command's name. Each returns the exit status. */
 int vmlane_run(int argc, char **argv);
+int vmlane_check_config(int argc, char **argv);
 
 /* What is another's way where vmlane stands in for another program; nulls are vmlane's own. */
 struct vmlane_run_ways {

@@ -39,6 +39,7 @@ enum vmlanectl_option {
     OPTION_PROCESS,
     OPTION_LAYOUT,
     OPTION_TIMEOUT,
+    OPTION_KEEP_STATS,
     OPTION_COUNT
 };
 
@@ -69,6 +70,7 @@ struct vmlanectl_command {
     unsigned options;     /* OPTION_BIT of each it takes; OPTION_HELP goes without saying */
     size_t operands_min;
     size_t operands_max;
+    bool passes_options; /* those that are not its own are operands: vmlane will read them */
     /* Returns the exit status. */
     int (*run)(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 };
@@ -143,6 +145,10 @@ int vmlanectl_find_process(struct vmlanectl *ctl, const struct vmlanectl_argumen
 int vmlanectl_ask(struct vmlanectl *ctl, const struct snapshot_process *process,
                   const struct snapshot_link *link, json_t *request, json_t **reply);
 
+/* Shows the reply with --json and releases it; returns `status`, or what writing came to. */
+int vmlanectl_show_reply(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments, int status,
+                         json_t *reply);
+
 /* The commands. */
 int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_record(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
@@ -158,5 +164,7 @@ int vmlanectl_resume(struct vmlanectl *ctl, const struct vmlanectl_arguments *ar
 int vmlanectl_drain(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_reset(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_pin(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_link(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_reload(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 
 #endif

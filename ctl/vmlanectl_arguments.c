@@ -18,6 +18,7 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_PROCESS] = {"process", "PID", "the process that is meant, where several run"},
     [OPTION_LAYOUT] = {"layout", "LAYOUT", "also another layout, as of 'vmlane run'"},
     [OPTION_TIMEOUT] = {"timeout", "TIME", "how long to wait, as 500ms (2s)"},
+    [OPTION_KEEP_STATS] = {"keep-stats", NULL, "leave the last counters of a removed link readable"},
 };
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */
@@ -86,6 +87,15 @@ static int unknown_option(struct vmlanectl *ctl, const struct vmlanectl_command 
                                text, command->name);
 }
 
+/* Whether a word is an option that the command hands on as it is. */
+static bool passes(const struct vmlanectl_command *command, const char *text)
+{
+    if (!command->passes_options || strncmp(text, "--", 2) != 0)
+        return false;
+    enum vmlanectl_option option = find_option(text + 2);
+    return option == OPTION_COUNT || (option != OPTION_HELP && !(command->options & OPTION_BIT(option)));
+}
+
 /* Reads the option at argv[*at], and its value, which may be the next word. */
 static int take_option(struct vmlanectl *ctl, const struct vmlanectl_command *command, int argc, char **argv,
                        int *at, struct vmlanectl_arguments *arguments)
@@ -142,7 +152,7 @@ int vmlanectl_arguments_parse(struct vmlanectl *ctl, const struct vmlanectl_comm
     for (int i = 0; i < argc; i++) {
         if (!options_ended && strcmp(argv[i], "--") == 0) {
             options_ended = true;
-        } else if (!options_ended && argv[i][0] == '-' && argv[i][1] != '\0') {
+        } else if (!options_ended && argv[i][0] == '-' && argv[i][1] != '\0' && !passes(command, argv[i])) {
             int status = take_option(ctl, command, argc, argv, &i, arguments);
             if (status)
                 return status;

@@ -127,6 +127,26 @@ static const struct vmlanectl_command commands[] = {
      .operands_min = 2,
      .operands_max = 2,
      .run = vmlanectl_pin},
+    {.name = "link",
+     .operands = "add NAME --a PORT --b PORT [LINK OPTION...]\n"
+                 "                      remove NAME [--keep-stats]",
+     .summary = "add a link to a running process, or remove one",
+     .text = "A new link takes the options of 'vmlane run' (see 'vmlane run --help'). A link\n"
+             "is removed when its lanes are empty, or after 100 ms; no other link notices.\n",
+     .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_PROCESS) | OPTION_BIT(OPTION_KEEP_STATS),
+     .operands_min = 2,
+     .operands_max = SIZE_MAX,
+     .passes_options = true,
+     .run = vmlanectl_link},
+    {.name = "reload",
+     .operands = "[--process PID] [--json]",
+     .summary = "have a process read its configuration file again",
+     .text = "Links that are new in the file are added, those gone from it removed, those\n"
+             "with another port removed and added; other differences are changed while the\n"
+             "link runs. What does not differ is left alone. A file with a fault changes\n"
+             "nothing.\n",
+     .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_PROCESS),
+     .run = vmlanectl_reload},
 };
 
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

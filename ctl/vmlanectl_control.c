@@ -142,15 +142,21 @@ static int ask_of_link(struct vmlanectl *ctl, const struct vmlanectl_arguments *
     return status;
 }
 
+int vmlanectl_show_reply(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments, int status,
+                         json_t *reply)
+{
+    if (!status && arguments->given[OPTION_JSON])
+        status = vmlanectl_write_json(ctl, json_incref(reply));
+    json_decref(reply);
+    return status;
+}
+
 static int ask_and_show(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
                         const char *command)
 {
     json_t *reply = NULL;
     int status = ask_of_link(ctl, arguments, command, &reply);
-    if (!status && arguments->given[OPTION_JSON])
-        status = vmlanectl_write_json(ctl, json_incref(reply));
-    json_decref(reply);
-    return status;
+    return vmlanectl_show_reply(ctl, arguments, status, reply);
 }
 
 int vmlanectl_pause(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)
@@ -302,9 +308,6 @@ int vmlanectl_pin(struct vmlanectl *ctl, const struct vmlanectl_arguments *argum
                                     "cpus", arguments->operand[1], "layout", arguments->value[OPTION_LAYOUT]);
         status = vmlanectl_ask(ctl, process, link, request, &reply);
     }
-    if (!status && arguments->given[OPTION_JSON])
-        status = vmlanectl_write_json(ctl, json_incref(reply));
-    json_decref(reply);
     stats_snapshot_free(&snapshot);
-    return status;
+    return vmlanectl_show_reply(ctl, arguments, status, reply);
 }

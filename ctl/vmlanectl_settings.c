@@ -122,11 +122,8 @@ static int send_settings(struct vmlanectl *ctl, const struct vmlanectl_arguments
     json_t *request =
         json_pack("{s:s, s:s, s:O}", "command", "set", "link", link->name, "settings", settings);
     status = vmlanectl_ask(ctl, process, link, request, &reply);
-    if (!status && arguments->given[OPTION_JSON])
-        status = vmlanectl_write_json(ctl, json_incref(reply));
-    json_decref(reply);
     stats_snapshot_free(&snapshot);
-    return status;
+    return vmlanectl_show_reply(ctl, arguments, status, reply);
 }
 
 int vmlanectl_set(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)

@@ -39,17 +39,30 @@ static int unknown_kind(const struct port_spec *spec, struct fault *fault)
                      names);
 }
 
-int port_open(struct port *port, const char *text, struct fault *fault)
+static int parse(struct port_spec *spec, const char *text, const struct port_ops **ops, struct fault *fault)
 {
-    memset(port, 0, sizeof *port);
-    int err = port_spec_parse(&port->spec, text, fault);
+    int err = port_spec_parse(spec, text, fault);
     if (err)
         return err;
-    const struct port_ops *ops = find_kind(port->spec.kind);
-    if (!ops)
-        return unknown_kind(&port->spec, fault);
-    if (ops != &port_fault_ops) /* its own keys are part of its address; these are the other port's */
-        err = port_spec_check_keys(&port->spec, ops->keys, fault);
+    *ops = find_kind(spec->kind);
+    if (!*ops)
+        return unknown_kind(spec, fault);
+    /* fault's own keys are part of its address; these are the other port's */
+    return *ops == &port_fault_ops ? 0 : port_spec_check_keys(spec, (*ops)->keys, fault);
+}
+
+int port_check(const char *text, struct fault *fault)
+{
+    struct port_spec spec;
+    const struct port_ops *ops;
+    return parse(&spec, text, &ops, fault);
+}
+
+int port_open(struct port *port, const char *text, struct fault *fault)
+{
+    const struct port_ops *ops;
+    memset(port, 0, sizeof *port);
+    int err = parse(&port->spec, text, &ops, fault);
     if (err)
         return err;
     snprintf(port->facts.kind, sizeof port->facts.kind, "%s", ops->kind);

@@ -190,6 +190,10 @@ struct port {
 int port_open(struct port *port, const char *text, struct fault *fault);
 void port_close(struct port *port);
 
+/* Whether a text names a port kind with keys that it takes: all that can be known without opening it. Returns 0, or
+ * -EINVAL with a fault. */
+int port_check(const char *text, struct fault *fault);
+
 /* From now on a queue's reader agent counts in `rx`, or its writer agent in `tx`: words of a stats segment, which live
  * until the port is closed or its agents have ended for good (close counts nothing). By the control thread, before the
  * queue's agents run. */

@@ -84,15 +84,19 @@ START_TEST(a_drained_link_is_empty_and_paused)
 }
 END_TEST
 
+/* Frames to a port that takes nothing expire after 100 ms, so the look must come sooner; on a busy machine it may not. */
 START_TEST(a_drain_that_does_not_end_says_how_much_is_left)
 {
+    struct outcome outcome = {0};
     vmlane = vmlane_start("--link", "web1", "--retry-max", "1000", "--retry-deadline", "10s",
                           "--codel-target", "0ns", "--a", text_of("unixgram:%s", in_folder("a")), "--b",
                           "fault:script=enobufs+script-loop=on:null", NULL);
     side_open_vm(&vm, in_folder("guest"), in_folder("a"));
-    ck_assert_uint_eq(side_send(&vm, 4), 4);
-    ck_assert(counter_reaches("web1", "a_to_b", "rx_frames", 4, SECOND));
-    struct outcome outcome = run_vmlanectl("drain", "web1", "--timeout", "10ms", NULL);
+    for (int attempt = 0; attempt < 10 && outcome.status == 0; attempt++) {
+        flood(&vm, NULL, 20 * MS, 0);
+        outcome = run_vmlanectl("drain", "web1", "--timeout", "1ns", NULL);
+        ctl_ok("resume", "web1");
+    }
     assert_fails(&outcome, EXIT_FAILED, "are left in link \"web1\", which is paused");
     outcome = run_vmlanectl("drain", "web1", "--timeout", "10", NULL);
     assert_fails(&outcome, EXIT_USAGE, "--timeout does not take \"10\"");

@@ -25,6 +25,9 @@
     X(packet_suite)                                                                                          \
     X(process_suite)                                                                                         \
     X(control_suite)                                                                                         \
+    X(links_suite)                                                                                           \
+    X(exec_suite)                                                                                            \
+    X(config_suite)                                                                                          \
     X(live_suite)                                                                                            \
     X(vmnet_helper_suite)                                                                                    \
     X(usage_suite)

@@ -82,7 +82,8 @@ END_TEST
 
 START_TEST(help_and_version_go_to_stdout_within_80_columns)
 {
-    static const char *const line[] = {"--help", "run --help", "--version"};
+    static const char *const line[] = {"--help", "run --help", "exec --help", "check-config --help",
+                                       "--version"};
     for (unsigned i = 0; i < COUNT_OF(line); i++) {
         struct outcome outcome = run_line(line[i]);
         ck_assert_msg(outcome.status == EXIT_OK && outcome.err[0] == '\0', "vmlane %s: %s", line[i],

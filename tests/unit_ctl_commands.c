@@ -170,8 +170,8 @@ END_TEST
 
 START_TEST(help_fits_80_columns)
 {
-    static const char *const commands[] = {"list",  "stat",  "get",    "set", "reset",
-                                           "pause", "drain", "resume", "pin"};
+    static const char *const commands[] = {"list",  "stat",   "get", "set",  "reset", "pause",
+                                           "drain", "resume", "pin", "link", "reload"};
     struct run run = RUN("--help");
     ck_assert_int_eq(run.status, 0);
     assert_80_columns(run.out);
@@ -213,6 +213,10 @@ static const struct {
     {{"pause"}, "pause needs more"},
     {{"resume", "a", "b"}, "resume does not take \"b\""},
     {{"pin", "web1"}, "pin needs more"},
+    {{"link", "drop", "web1"}, "link does not take \"drop\": it is add or remove"},
+    {{"link", "add"}, "link needs more"},
+    {{"link", "remove", "web1", "--colour"}, "link remove does not take \"--colour\""},
+    {{"reload", "web1"}, "reload does not take \"web1\""},
     {{"drain", "web1", "--timeout=2"}, "--timeout does not take \"2\""},
     {{NULL}, "no command given"},
 };

@@ -61,6 +61,7 @@
     X(flow_queue_suite)                                                                                      \
     X(writer_queues_suite)                                                                                   \
     X(writer_refused_suite)                                                                                  \
+    X(config_file_suite)                                                                                     \
     X(engine_suite)                                                                                          \
     X(order_stress_suite)
 

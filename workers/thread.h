@@ -30,6 +30,9 @@ int cpu_usable(int32_t cpu);
 /* Keeps the calling thread off these cores where others are left. */
 void thread_avoid(const struct cpu_list *cpus);
 
+/* Lets the calling thread run on every core of the process again. */
+void thread_allow_all(void);
+
 /* Bytes that the calling thread ever allocated: a word that the allocator keeps (jemalloc), or null. */
 const uint64_t *thread_allocated_bytes(void);
 

@@ -104,6 +104,10 @@ void thread_avoid(const struct cpu_list *cpus)
     (void)cpus;
 }
 
+void thread_allow_all(void)
+{
+}
+
 /* The system's allocator keeps no such word. */
 const uint64_t *thread_allocated_bytes(void)
 {

@@ -96,6 +96,12 @@ void thread_avoid(const struct cpu_list *cpus)
         sched_setaffinity(0, sizeof rest, &rest);
 }
 
+void thread_allow_all(void)
+{
+    if (usable_count > 0)
+        sched_setaffinity(0, sizeof usable, &usable);
+}
+
 const uint64_t *thread_allocated_bytes(void)
 {
     const uint64_t *word = NULL;

@@ -1,4 +1,4 @@
-# vmlane for macOS. On a Mac: `brew install userspace-rcu jansson concurrencykit xxhash`, then `make`. Elsewhere (Linux,
+# vmlane for macOS. On a Mac: `brew install userspace-rcu jansson concurrencykit xxhash libyaml`, then `make`. Elsewhere (Linux,
 # x86-64): `make macos` builds both programs for arm64 and x86-64 with zig, see ctl/packaging/macos/build.
 
 # Ports that macOS has no counterpart of, and one whose library (libpcap) is left out there.
@@ -8,7 +8,7 @@ LINUX_ONLY = io/port_tap.c io/call_ring.c io/link_device.c io/port_packet.c io/p
 LINUX_ONLY += io/port_shm.c io/shm_door.c shm/channel.c shm/channel_bell.c shm/channel_end.c
 
 BREW        ?= $(shell brew --prefix 2>/dev/null)
-LIBS_darwin  = $(MACOS_LDFLAGS) -lurcu-qsbr -ljansson
+LIBS_darwin  = $(MACOS_LDFLAGS) -lurcu-qsbr -ljansson -lyaml
 ifeq ($(SYSTEM),darwin)
 # Darwin's message headers count in int: libc_darwin.h is what else differs.
 MACOS_CFLAGS ?= $(BREW:%=-isystem %/include)
