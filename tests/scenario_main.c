@@ -22,6 +22,7 @@
     X(tap_suite)                                                                                             \
     X(shm_suite)                                                                                             \
     X(stream_suite)                                                                                          \
+    X(passt_suite)                                                                                           \
     X(packet_suite)                                                                                          \
     X(process_suite)                                                                                         \
     X(control_suite)                                                                                         \
