@@ -22,13 +22,14 @@ PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_table compare_
 
 PERF_LANES   = $(patsubst %,$(BUILD)/obj/perf/%.o,lanes lanes_cases lanes_run lanes_table lanes_plots lanes_lab mix plot_svg relay) $(PERF_COMMON)
 PERF_FLOWS   = $(patsubst %,$(BUILD)/obj/perf/%.o,flows rig_cost rig) $(PERF_COMMON)
+PERF_STREAM  = $(BUILD)/obj/perf/stream.o $(PERF_COMMON)
 PERF_SCALE   = $(patsubst %,$(BUILD)/obj/perf/%.o,scale scale_links rig_cost rig plot_svg relay) $(PERF_COMMON)
 PERF_SHM     = $(BUILD)/obj/perf/shm.o $(PERF_COMMON)
 PERF_INSTRUCTIONS = $(patsubst %,$(BUILD)/obj/perf/%.o,instructions rig)
 
 PERF_PROGRAMS = $(BUILD)/perf/ring $(BUILD)/perf/forward $(BUILD)/perf/compare \
                 $(BUILD)/perf/lanes $(BUILD)/perf/flows $(BUILD)/perf/scale $(BUILD)/perf/shm \
-                $(BUILD)/perf/instructions
+                $(BUILD)/perf/stream $(BUILD)/perf/instructions
 
 .PHONY: perf check-perf-smoke check-instructions instructions-bound
 perf: all | deps-perf
@@ -68,6 +69,11 @@ $(BUILD)/perf/lanes: $(PERF_LANES) $(BUILD)/lib/engine.a | $(BUILD)/vmlane $(BUI
 	@echo '  $@'
 	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
 
+$(BUILD)/perf/stream: $(PERF_STREAM) $(BUILD)/lib/engine.a
+	@mkdir -p $(@D)
+	@echo '  $@'
+	$(Q)$(CC) -pthread $(CFLAGS) -o $@ $^ -lm $(LIBS)
+
 $(BUILD)/perf/flows: $(PERF_FLOWS) $(BUILD)/lib/engine.a
 	@mkdir -p $(@D)
 	@echo '  $@'
@@ -100,4 +106,4 @@ check-perf-smoke: all $(PERF_PROGRAMS)
 	tests/perf-smoke $(BUILD)
 	tests/profile-smoke $(BUILD)
 
--include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_SHM:.o=.d) $(PERF_SCALE:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)
+-include $(PERF_RING:.o=.d) $(PERF_FORWARD:.o=.d) $(PERF_LANES:.o=.d) $(PERF_FLOWS:.o=.d) $(PERF_SHM:.o=.d) $(PERF_STREAM:.o=.d) $(PERF_SCALE:.o=.d) $(PERF_INSTRUCTIONS:.o=.d) $(PERF_COMPARE:.o=.d)
