@@ -207,6 +207,7 @@ static json_t *path_json(const struct request *request, const struct snapshot_pr
     if (earlier && seconds > 0)
         failures += json_put(json, "rates", rates_json(path, earlier, seconds));
     failures += json_put(json, "lanes", lanes_json(path));
+    failures += json_put(json, "flushing_frames", json_number(path->flushing_frames));
     failures += json_put(json, "histograms", histograms_json(path));
     failures += json_put(json, "buffers", buffers_json(path));
     failures += json_put(json, "memory", memory_json(path));

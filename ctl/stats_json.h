@@ -8,8 +8,9 @@
  *   for kinds that count none. `mean_send_bytes` is tx_send_bytes over tx_send_calls, for kinds that count them.
  * - LINK: also `control`, the control socket's path. `policy` has every setting by its JSON name: a number in
  *   nanoseconds, bytes or a plain count; choices are strings (`"on_budget":"drop"`).
- * - PATH: also `state`, as a link's, `buffers` {total, away, armed} and `return_lies`. `rates`, where asked
- *   for and an earlier snapshot holds the path, has every counter's growth a second as a real number.
+ * - PATH: also `state`, as a link's, `buffers` {total, away, armed}, `return_lies`, and `flushing_frames`: 1 while a
+ *   frame that tx_frames counts is still going out in parts. `rates`, where asked for and an earlier snapshot holds the
+ *   path, has every counter's growth a second as a real number.
  * - WORKER: `cpu` is null for one that is not pinned; also `thread_id`, `duty_cycles`, `parks`, `wakes_sent`,
  *   `allocated_bytes`.
  * - A text that is not UTF-8 has `?` for each byte that is not ASCII. */

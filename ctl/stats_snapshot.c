@@ -103,6 +103,7 @@ static void read_path(const struct stats_path *from, struct snapshot_path *to)
     to->writer_worker = shared_u32_load_relaxed(&from->writer_worker);
     read_histograms(from, to);
     to->tx_state = load_tail(&from->writer.tx_state);
+    to->flushing_frames = load_tail(&from->writer.flushing_frames);
     for (int i = 0; i < COUNTER_COUNT; i++)
         to->counter[i] = load_tail(&from->writer.counters.value[i]);
     for (int i = 0; i < SNAPSHOT_LANE_COUNT; i++) {

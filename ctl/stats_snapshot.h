@@ -65,6 +65,7 @@ struct snapshot_path {
     uint64_t tx_state;               /* enum link_state */
     uint64_t counter[COUNTER_COUNT]; /* the reader's and the writer's, added */
     uint64_t drops_frames;           /* sum over all causes */
+    uint64_t flushing_frames;        /* 1 while an accepted frame is going out in parts */
     struct snapshot_lane lane[SNAPSHOT_LANE_COUNT];
     struct histogram_summary histogram[SNAPSHOT_HISTOGRAM_COUNT];
     struct histogram_values values[SNAPSHOT_HISTOGRAM_COUNT]; /* what they sum up; for differences */

@@ -86,6 +86,7 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_path_writer, lane_out_frames);
     OFFSET(stats_path_writer, moved_frames);
     OFFSET(stats_path_writer, queued_frames);
+    OFFSET(stats_path_writer, flushing_frames);
     OFFSET(stats_path_writer, tx_state);
     OFFSET(stats_process_segment, control);
     OFFSET(stats_process_segment, worker);

@@ -111,7 +111,9 @@ struct stats_path_writer {
     shared_u64 moved_frames; /* from the express lane to the flow queues, behind frames of their flow */
     shared_u64 moved_bytes;
     shared_u64 queued_frames; /* gauge: in the flow queues */
-    shared_u64 tx_state;      /* enum link_state of this path alone */
+    shared_u64
+        flushing_frames; /* gauge: 1 while a frame that the port accepted (and tx_frames counts) went in part */
+    shared_u64 tx_state; /* enum link_state of this path alone */
 };
 
 struct stats_path {

@@ -39,6 +39,7 @@
     X(unixgram_suite)                                                                                        \
     X(stream_framing_suite)                                                                                  \
     X(port_stream_suite)                                                                                     \
+    X(stream_express_suite)                                                                                  \
     X(port_stream_peers_suite)                                                                               \
     X(channel_suite)                                                                                         \
     X(port_shm_suite)                                                                                        \

@@ -123,9 +123,9 @@ START_TEST(whole_frames_are_returned_a_batch_at_a_time_before_the_socket_is_read
     for (uint32_t i = 0; i < COUNT_OF(batch); i++) {
         uint32_t descs = receive_into(bench, desc);
         ck_assert_uint_eq(check_descs(bench, desc, descs, lengths, &next), batch[i]);
-        ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_read_calls), 1);
+        ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_rx_read_calls), 1);
     }
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_read_bytes), bytes);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_rx_read_bytes), bytes);
     close(peer);
     bench_close(bench);
 }
@@ -195,10 +195,10 @@ START_TEST(a_batch_is_one_call_whole_frames_in_order)
     while (peer_reads(peer, reading, batch_lengths, UINT32_MAX) > 0)
         continue;
     ck_assert_uint_eq(reading->next, COUNT_OF(batch_lengths));
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_tx_send_calls), 1);
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_tx_small_send_calls), 0);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_tx_send_calls), 1);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_tx_small_send_calls), 0);
     transmit(bench, batch_lengths, 0, 1);
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_tx_small_send_calls), 1);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_tx_small_send_calls), 1);
     reading_close(reading);
     close(peer);
     bench_close(bench);
@@ -323,7 +323,7 @@ START_TEST(a_full_socket_tears_no_frame_however_the_peer_reads)
     int peer = known_peer(bench);
     for (uint32_t i = 0; i < COUNT_OF(most); i++)
         send_to_slow_peer(bench, peer, most[i], most[i] < 64 ? 100 : 2000);
-    ck_assert_uint_gt(counted(bench, PORT_COUNTER_tx_partial_send_calls), 0);
+    ck_assert_uint_gt(port_counted(bench, PORT_COUNTER_tx_partial_send_calls), 0);
     close(peer);
     bench_close(bench);
 }

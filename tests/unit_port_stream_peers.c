@@ -79,7 +79,7 @@ START_TEST(a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before
     ck_assert(is_cut(peer));
     ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_CUT], 1);
     ck_assert_uint_eq(peers_cut(bench), 1);
-    ck_assert_uint_eq(counted(bench, nonsense[_i].cause), 1);
+    ck_assert_uint_eq(port_counted(bench, nonsense[_i].cause), 1);
     ck_assert_uint_eq(arena_away(&bench->arena), 0);
     ck_assert_int_eq(transmit(bench, lengths, 0, 1).status, TX_GONE);
     int second = known_peer(bench);
@@ -106,7 +106,7 @@ START_TEST(a_port_behind_another_one_counts_where_the_link_says)
     ck_assert_int_eq(transmit(bench, lengths, 0, 1).status, TX_SENT);
     ck_assert_uint_eq(shared_u64_load_relaxed(&rx.value[PORT_COUNTER_rx_read_bytes]), 4 + lengths[0]);
     ck_assert_uint_eq(shared_u64_load_relaxed(&tx.value[PORT_COUNTER_tx_send_bytes]), 4 + lengths[0]);
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_read_bytes), 0);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_rx_read_bytes), 0);
     ck_assert_uint_eq(bench->port.ops->counters, port_stream_ops.counters);
     close(peer);
     bench_close(bench);
@@ -182,7 +182,7 @@ START_TEST(half_a_prefix_and_half_a_frame_wait_for_ever_and_die_with_their_peer)
         close(next);
         receives_nothing(bench);
     }
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_rx_torn_frames), COUNT_OF(part) - 1);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_rx_torn_frames), COUNT_OF(part) - 1);
     bench_close(bench);
 }
 END_TEST
@@ -200,7 +200,7 @@ START_TEST(a_second_peer_is_turned_away_and_counted)
     ck_assert(is_cut(second));
     ck_assert(is_cut(third));
     ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_TURNED_AWAY], 2);
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_peers_turned_away_count), 2);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_turned_away_count), 2);
     assert_carries(bench, first);
     close(first);
     close(second);
@@ -248,7 +248,7 @@ START_TEST(what_was_left_of_a_frame_does_not_reach_the_next_peer)
     receives_nothing(bench);
     int second = known_peer(bench);
     assert_carries(bench, second);
-    ck_assert_uint_eq(counted(bench, PORT_COUNTER_tx_torn_frames), 1);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_tx_torn_frames), 1);
     close(second);
     bench_close(bench);
 }

@@ -27,7 +27,7 @@ struct bench {
     struct stream_framing framing;
 };
 
-static inline uint64_t counted(const struct bench *bench, enum port_counter counter)
+static inline uint64_t port_counted(const struct bench *bench, enum port_counter counter)
 {
     return shared_u64_load_relaxed(&bench->port.unlinked_rx.value[counter]) +
            shared_u64_load_relaxed(&bench->port.unlinked_tx.value[counter]);
@@ -35,9 +35,9 @@ static inline uint64_t counted(const struct bench *bench, enum port_counter coun
 
 static inline uint64_t peers_cut(const struct bench *bench)
 {
-    return counted(bench, PORT_COUNTER_peers_cut_empty_count) +
-           counted(bench, PORT_COUNTER_peers_cut_short_count) +
-           counted(bench, PORT_COUNTER_peers_cut_long_count);
+    return port_counted(bench, PORT_COUNTER_peers_cut_empty_count) +
+           port_counted(bench, PORT_COUNTER_peers_cut_short_count) +
+           port_counted(bench, PORT_COUNTER_peers_cut_long_count);
 }
 
 static inline void count_note(void *context, enum port_note note, int error)

@@ -224,7 +224,8 @@ uint64_t link_depth(const struct link *link)
     uint64_t depth = 0;
     for (uint32_t i = 0; i < link->paths; i++)
         depth += spsc_ring_depth(link->path[i].memory.bulk) + spsc_ring_depth(link->path[i].memory.express) +
-                 shared_u64_load_relaxed(&link->segment->path[i].writer.queued_frames);
+                 shared_u64_load_relaxed(&link->segment->path[i].writer.queued_frames) +
+                 shared_u64_load_relaxed(&link->segment->path[i].writer.flushing_frames);
     return depth;
 }
 

@@ -791,6 +791,7 @@ static void flush(struct writer *writer, const struct agent_step *step, struct a
     if (!ops->tx_flush || !(writer->flushing || report->frames > 0))
         return;
     writer->flushing = ops->tx_flush(writer->port, writer->queue);
+    shared_u64_store_relaxed(&writer->stats->flushing_frames, writer->flushing);
     if (!writer->flushing)
         return;
     report->wants_writable = true;

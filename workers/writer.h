@@ -72,7 +72,8 @@ int writer_open(struct writer *writer, struct port *port, uint32_t queue, const 
 
 struct agent_report writer_step(struct writer *writer, const struct agent_step *step);
 
-/* Entries in its lanes and frames in its queues, as far as it can see. */
+/* Entries in its lanes and frames in its queues, as far as it can see. A frame that went in part is not among them: it
+ * has been accepted (stats_path_writer.flushing_frames). */
 uint32_t writer_pending(struct writer *writer);
 
 /* Drops what is left in the lanes and queues as `link_removed`, and frees the queues. By the control thread, when no
