@@ -126,6 +126,8 @@ const char *port_note_text(enum port_note note)
         [PORT_NOTE_DEVICE_GONE] = "device is gone",
         [PORT_NOTE_PEER_CUT] =
             "peer cut off: it sent a length that no frame has (is its framing another one?)",
+        [PORT_NOTE_PEER_STUCK] =
+            "peer stopped in the middle of a frame: its place is kept, nothing is received",
         [PORT_NOTE_PEER_TURNED_AWAY] = "a second peer was turned away: one is served at a time",
         [PORT_NOTE_NO_HANDSHAKE] = "a connection was closed: what it sent is not the shm handshake",
         [PORT_NOTE_OTHER_VERSION] = "a connection was closed: it speaks another version of the shm protocol",

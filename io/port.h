@@ -70,6 +70,7 @@ enum port_note {
     PORT_NOTE_TX_ERROR,
     PORT_NOTE_DEVICE_GONE,
     PORT_NOTE_PEER_CUT,         /* it sent what cannot be understood from there on */
+    PORT_NOTE_PEER_STUCK,       /* it stopped in the middle of a frame */
     PORT_NOTE_PEER_TURNED_AWAY, /* a second one, where one is served at a time */
     PORT_NOTE_NO_HANDSHAKE,     /* a connection that sent something else */
     PORT_NOTE_OTHER_VERSION,

@@ -41,6 +41,9 @@ extern const struct port_ops port_tap_ops;
  * taken, in both roles. A peer that sends a length that no frame has is cut off, for a stream cannot be found into
  * again; a frame that is only longer than the link carries is dropped and counted, like any other port's.
  *
+ * A peer that says nothing, or stops in the middle of a frame, keeps its place, for it may be a virtual machine that is
+ * stopped. It is counted after STREAM_QUIET_NS, and one that stopped within a frame is said.
+ *
  * Received bytes are read many frames at a time and copied once more, into the path's buffers. Sent frames go a batch a
  * call (stream_sender.h).
  *
@@ -48,8 +51,10 @@ extern const struct port_ops port_tap_ops;
  * (STREAM_UNSENT_LOW_BYTES) and what is in flight, on a unix stream what sndbuf= allows. */
 extern const struct port_ops port_stream_ops;
 extern const struct port_ops port_vsock_ops;
-#define STREAM_REDIAL_NS         UINT64_C(250000000)
-#define STREAM_LOOK_NS           UINT64_C(250000000)
+#define STREAM_REDIAL_NS UINT64_C(250000000)
+#define STREAM_LOOK_NS   UINT64_C(250000000)
+#define STREAM_QUIET_NS                                                                                      \
+    UINT64_C(1000000000) /* after which a peer that says nothing, or half of it, is counted */
 #define STREAM_DIAL_NS           UINT64_C(5000000000) /* a connection under way for longer is given up */
 #define STREAM_SEND_BUFFER_BYTES (128u << 10)         /* sndbuf= of a unix stream, if not given */
 #define STREAM_UNSENT_LOW_BYTES  (64u << 10)

@@ -41,8 +41,11 @@ struct stream {
     uint32_t dials;
     uint64_t dialled_ns;
     uint64_t looked_ns;
-    int noted_error; /* said once until it changes */
-    bool unread;     /* the last rx call ended before the socket was empty, with nothing to show for it */
+    uint64_t heard_ns; /* when bytes came last, or the peer itself */
+    bool spoke;        /* the peer has sent something */
+    bool quiet;        /* its silence has been counted */
+    int noted_error;   /* said once until it changes */
+    bool unread;       /* the last rx call ended before the socket was empty, with nothing to show for it */
     struct stream_cutter cutter;
     struct stream_sender *sender; /* the writer's */
 
@@ -108,7 +111,8 @@ static void adopt(struct port *port, struct stream *own, int fd, uint64_t now_ns
     }
     own->peer = fd;
     own->noted_error = 0;
-    own->looked_ns = now_ns;
+    own->looked_ns = own->heard_ns = now_ns;
+    own->spoke = own->quiet = false;
     own->generation = own->generation % INT32_MAX + 1;
     /* pairs with begin_sending's load */
     shared_u64_store_release(&own->connection, (uint64_t)own->generation << 32 | (uint32_t)fd);
@@ -242,13 +246,16 @@ static enum round cut(struct port *port, struct stream *own, struct arena *pool,
 }
 
 /* One read. There is no whole frame in the buffer. */
-static enum round fill(struct port *port, struct stream *own)
+static enum round fill(struct port *port, struct stream *own, uint64_t now_ns)
 {
     uint32_t room_bytes;
     uint8_t *at = stream_cutter_room(&own->cutter, &room_bytes);
     ssize_t bytes = recv(own->peer, at, room_bytes, MSG_DONTWAIT);
     if (bytes > 0) {
         stream_cutter_filled(&own->cutter, (uint32_t)bytes);
+        own->heard_ns = now_ns;
+        own->spoke = true;
+        own->quiet = false;
         port_count_rx(port, 0, PORT_COUNTER_rx_read_calls, 1);
         port_count_rx(port, 0, PORT_COUNTER_rx_read_bytes, (uint64_t)bytes);
         return ROUND_GOES_ON;
@@ -276,13 +283,27 @@ static uint32_t stream_rx(struct port *port, uint32_t queue, struct arena *pool,
             return 0;
         if (cut(port, own, pool, out, max_frames, &descs) == ROUND_ENDS)
             return descs;
-        if (own->peer >= 0 && fill(port, own) == ROUND_ENDS)
+        if (own->peer >= 0 && fill(port, own, now_ns) == ROUND_ENDS)
             return 0;
     }
     if (own->peer >= 0 && cut(port, own, pool, out, max_frames, &descs) == ROUND_ENDS)
         return descs;
     own->unread = true;
     return 0;
+}
+
+/* Counts a peer that has not said anything for long, where that is not simply rest. */
+static void look_at_silence(const struct port *port, struct stream *own, uint64_t now_ns)
+{
+    if (own->quiet || now_ns - own->heard_ns < STREAM_QUIET_NS)
+        return;
+    own->quiet = true;
+    if (!own->spoke)
+        port_count_rx(port, 0, PORT_COUNTER_peers_silent_count, 1);
+    if (!stream_cutter_holds_part(&own->cutter))
+        return;
+    port_count_rx(port, 0, PORT_COUNTER_peers_stuck_count, 1);
+    port_note(port, PORT_NOTE_PEER_STUCK, 0);
 }
 
 /* Rounded up to a common step, so that a worker with many links wakes once for all of them. */
@@ -305,6 +326,7 @@ static uint64_t stream_tick(struct port *port, uint32_t queue, uint64_t now_ns)
         return next_look(own->looked_ns);
     own->looked_ns = now_ns;
     turn_others_away(port, own);
+    look_at_silence(port, own, now_ns);
     if (shared_u32_load_relaxed(&own->failed) != own->generation)
         return next_look(now_ns);
     give_up(port, own, PORT_NOTE_PEER_LOST, EPIPE); /* it reads no more, and does not close */

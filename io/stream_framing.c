@@ -84,6 +84,14 @@ void stream_cutter_take(struct stream_cutter *cutter, uint32_t length_bytes)
         cutter->head = cutter->tail = 0;
 }
 
+bool stream_cutter_holds_part(const struct stream_cutter *cutter)
+{
+    const uint8_t *frame;
+    uint32_t length_bytes;
+    return cutter->tail > cutter->head &&
+           stream_cutter_next(cutter, &frame, &length_bytes) == STREAM_PIECE_PART;
+}
+
 bool stream_cutter_reset(struct stream_cutter *cutter)
 {
     bool held = cutter->tail > cutter->head;

@@ -58,6 +58,9 @@ enum stream_piece stream_cutter_next(const struct stream_cutter *cutter, const u
                                      uint32_t *length_bytes);
 void stream_cutter_take(struct stream_cutter *cutter, uint32_t length_bytes);
 
+/* Whether it holds a frame in part, and nothing else. */
+bool stream_cutter_holds_part(const struct stream_cutter *cutter);
+
 /* Forgets what there is: the next byte is another peer's first. Returns whether there was any. */
 bool stream_cutter_reset(struct stream_cutter *cutter);
 

@@ -96,6 +96,8 @@ enum path_counter {
     X(peers_cut_short_count, "count", "cut for length below 14", "peers cut off for a length below 14")      \
     X(peers_cut_long_count, "count", "cut for length",                                                       \
       "peers cut off for a length above the framing's limit")                                                \
+    X(peers_silent_count, "count", "silent", "peers that had sent nothing 1 s after they came")              \
+    X(peers_stuck_count, "count", "stuck", "times that a peer stopped for 1 s within a frame")               \
     X(peers_turned_away_count, "count", "turned away", "peers that came while another one was served")
 
 /* A port kind with a peer behind shared memory, beside PORT_PEER_SET. */

@@ -277,6 +277,49 @@ START_TEST(a_peer_that_sends_nonsense_is_cut_off_said_and_replaced)
 }
 END_TEST
 
+/* Comes again and again, with as much garbage as goes, and now and then with half a prefix. */
+static void send_garbage(void *path)
+{
+    static uint8_t garbage[65536];
+    memset(garbage, 0xee, sizeof garbage);
+    for (uint32_t i = 0;; i++) {
+        struct sockaddr_un address = address_of(path);
+        int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+        if (connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+            send(fd, garbage, i % 8 == 0 ? 2 : sizeof garbage, MSG_NOSIGNAL);
+        close(fd);
+    }
+}
+
+START_TEST(garbage_at_line_rate_costs_its_own_link_only)
+{
+    const char *bad = in_folder("bad");
+    struct vmlane vmlane = vmlane_start("--idle", "park", "--cpus", "0", "--link", "near", "--a", "tap:vm0",
+                                        "--b", middle(0, ""), "--link", "bad", "--a",
+                                        text_of("stream:unix:%s", bad), "--b", "null", NULL);
+    struct vmlane dials = start_dialling(0, "");
+    side_open_host(&near, "vm0");
+    side_open_host(&far, "vm1");
+    ck_assert_uint_lt(first_frame_ns(&near, &far, FOUND_NS), FOUND_NS);
+    side_drain(&far, 50 * MS);
+    pid_t helper = helper_start(send_garbage, (void *)bad);
+    carry_all(&near, &far, CARRY_FRAMES, CARRY_WINDOW);
+    carry_all(&far, &near, CARRY_FRAMES, CARRY_WINDOW);
+    for (uint64_t until_ns = now_ns() + FOUND_NS; port_counter_now("bad", "a", "peers_cut_long_count") < 100;)
+        ck_assert(now_ns() < until_ns);
+    helper_end(helper);
+    json_t *stat = stat_at_rest();
+    ck_assert_uint_eq(drops_in(stat, "near", "b_to_a") + drops_in(stat, "far", "a_to_b"), 0);
+    ck_assert_uint_eq(port_counter_in(stat, "near", "b", "peers_found_count"), 1);
+    ck_assert_uint_eq(port_counter_in(stat, "near", "b", "peers_cut_long_count"), 0);
+    ck_assert_uint_eq(counter_in(stat, "bad", "a_to_b", "rx_frames"), 0);
+    ck_assert_uint_gt(port_counter_in(stat, "bad", "a", "rx_torn_frames"), 0);
+    json_decref(stat);
+    vmlane_finish(&dials);
+    vmlane_finish(&vmlane);
+}
+END_TEST
+
 START_TEST(a_second_peer_is_turned_away_while_the_first_goes_on)
 {
     static uint8_t stream[2000];
@@ -339,6 +382,7 @@ Suite *stream_suite(void)
     tcase_add_test(test_case, a_link_that_ends_finishes_the_frame_that_went_in_part);
     tcase_add_test(test_case, a_peer_that_writes_in_pieces_of_any_size_is_understood);
     tcase_add_test(test_case, a_peer_that_sends_nonsense_is_cut_off_said_and_replaced);
+    tcase_add_test(test_case, garbage_at_line_rate_costs_its_own_link_only);
     tcase_add_test(test_case, a_second_peer_is_turned_away_while_the_first_goes_on);
     tcase_add_test(test_case, a_silent_peer_and_one_that_is_waited_for_cost_no_processor);
     tcase_add_test(test_case, what_is_taken_or_is_no_address_is_refused_with_its_status);

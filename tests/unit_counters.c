@@ -63,6 +63,8 @@ static const char *const port_contract[] = {
     "peers_cut_empty_count",
     "peers_cut_short_count",
     "peers_cut_long_count",
+    "peers_silent_count",
+    "peers_stuck_count",
     "peers_turned_away_count",
     "rx_wake_calls",
     "tx_wake_calls",

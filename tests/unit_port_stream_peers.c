@@ -90,6 +90,58 @@ START_TEST(a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before
 }
 END_TEST
 
+/* Ticks as a worker would, for so long. */
+static void pass(struct bench *bench, uint64_t ns)
+{
+    for (uint64_t until_ns = bench->now_ns + ns; bench->now_ns < until_ns;) {
+        receives_nothing(bench);
+        uint64_t next_ns = tick(bench);
+        bench->now_ns = next_ns < until_ns && next_ns > bench->now_ns ? next_ns : until_ns;
+    }
+    tick(bench);
+}
+
+START_TEST(a_peer_that_says_nothing_is_counted_once_and_keeps_its_place)
+{
+    struct bench *bench = listening("");
+    int peer = known_peer(bench);
+    pass(bench, STREAM_QUIET_NS - 100 * MS);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_silent_count), 0);
+    pass(bench, 10 * STREAM_QUIET_NS);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_silent_count), 1);
+    assert_carries(bench, peer);
+    pass(bench, 10 * STREAM_QUIET_NS); /* it has spoken: this is rest */
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_silent_count), 1);
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_stuck_count), 0);
+    ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_STUCK], 0);
+    close(peer);
+    bench_close(bench);
+}
+END_TEST
+
+START_TEST(a_peer_that_stops_within_a_frame_is_counted_said_and_understood_when_it_goes_on)
+{
+    static const uint32_t part[] = {1, 2, 3, 4, 5, 50};
+    static uint8_t stream[4096];
+    struct bench *bench = listening("");
+    int peer = known_peer(bench);
+    uint32_t next = 0;
+    for (uint32_t i = 0; i < COUNT_OF(part); i++) {
+        uint32_t bytes = frame_put(&bench->framing, stream, lengths[i], i);
+        peer_writes(peer, stream, part[i]);
+        pass(bench, 10 * STREAM_QUIET_NS);
+        ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_peers_stuck_count), i + 1);
+        ck_assert_uint_eq(bench->noted[PORT_NOTE_PEER_STUCK], i + 1);
+        ck_assert_int_eq(transmit(bench, lengths, 0, 1).status, TX_SENT);
+        peer_writes(peer, stream + part[i], bytes - part[i]);
+        ck_assert_uint_eq(receives_from(bench, lengths, &next), 1);
+    }
+    ck_assert_uint_eq(arena_away(&bench->arena), 0);
+    close(peer);
+    bench_close(bench);
+}
+END_TEST
+
 START_TEST(a_port_behind_another_one_counts_where_the_link_says)
 {
     char text[300];
@@ -710,6 +762,9 @@ Suite *port_stream_peers_suite(void)
     tcase_add_checked_fixture(test_case, lengths_setup, folder_teardown);
     tcase_add_loop_test(test_case, a_length_that_no_frame_has_costs_the_peer_and_not_what_it_sent_before, 0,
                         COUNT_OF(nonsense));
+    tcase_add_test(test_case, a_peer_that_says_nothing_is_counted_once_and_keeps_its_place);
+    tcase_add_test(test_case,
+                   a_peer_that_stops_within_a_frame_is_counted_said_and_understood_when_it_goes_on);
     tcase_add_test(test_case, a_port_behind_another_one_counts_where_the_link_says);
     tcase_add_test(test_case, garbage_at_line_rate_costs_a_bounded_time_a_call_and_each_peer_is_counted);
     tcase_add_test(test_case, many_peers_of_nonsense_in_the_queue_leave_something_for_the_next_call);
