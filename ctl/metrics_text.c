@@ -301,19 +301,45 @@ static void put_link_info(const struct metrics *metrics, const struct position *
     fputs("} 1\n", metrics->out);
 }
 
+static void put_port_value(const struct metrics *metrics, const struct position *at, const char *name,
+                           unsigned port, uint64_t value)
+{
+    fprintf(metrics->out, "%s_total", name);
+    put_label(metrics->out, "{", "link", vmlane_stats_link_name(at->link));
+    put_label(metrics->out, ",", "port", port == 0 ? "a" : "b");
+    fputs("} ", metrics->out);
+    put_value(metrics->out, value);
+}
+
 static void put_device_drops(const struct metrics *metrics, const struct position *at, const char *name,
                              size_t argument)
 {
     (void)argument;
     for (unsigned port = 0; port < 2; port++) {
         uint64_t value;
-        if (!vmlane_stats_port_number(at->link, port, VMLANE_STATS_PORT_DEVICE_TX_DROPPED_FRAMES, &value))
-            continue;
-        fprintf(metrics->out, "%s_total", name);
-        put_label(metrics->out, "{", "link", vmlane_stats_link_name(at->link));
-        put_label(metrics->out, ",", "port", port == 0 ? "a" : "b");
-        fputs("} ", metrics->out);
-        put_value(metrics->out, value);
+        if (vmlane_stats_port_number(at->link, port, VMLANE_STATS_PORT_DEVICE_TX_DROPPED_FRAMES, &value))
+            put_port_value(metrics, at, name, port, value);
+    }
+}
+
+static void put_port_counter(const struct metrics *metrics, const struct position *at, const char *name,
+                             size_t counter)
+{
+    for (unsigned port = 0; port < 2; port++) {
+        uint64_t value;
+        if (vmlane_stats_port_counter(at->link, port, counter, &value))
+            put_port_value(metrics, at, name, port, value);
+    }
+}
+
+static void port_counters(const struct metrics *metrics)
+{
+    for (size_t i = 0; i < vmlane_stats_port_counter_count(); i++) {
+        char name[NAME_BYTES];
+        snprintf(name, sizeof name, "vmlane_port_%s", vmlane_stats_port_counter_name(i));
+        begin_family(metrics, FAMILY_COUNTER, name, vmlane_stats_port_counter_unit(i),
+                     vmlane_stats_port_counter_help(i));
+        each_link(metrics, put_port_counter, name, i);
     }
 }
 
@@ -326,6 +352,7 @@ static void links(const struct metrics *metrics)
     begin_family(metrics, FAMILY_COUNTER, "vmlane_port_device_tx_dropped_frames", "frames",
                  "frames that the port's device dropped on their way to vmlane");
     each_link(metrics, put_device_drops, "vmlane_port_device_tx_dropped_frames", 0);
+    port_counters(metrics);
 }
 
 /* --- processes and workers --- */

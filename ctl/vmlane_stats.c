@@ -218,6 +218,25 @@ NAME(vmlane_stats_counter_name, size_t, COUNTER_COUNT, path_counter_info[index].
 NAME(vmlane_stats_counter_unit, size_t, COUNTER_COUNT, path_counter_info[index].unit)
 NAME(vmlane_stats_counter_help, size_t, COUNTER_COUNT, path_counter_info[index].help)
 
+size_t vmlane_stats_port_counter_count(void)
+{
+    return PORT_COUNTER_COUNT;
+}
+
+NAME(vmlane_stats_port_counter_name, size_t, PORT_COUNTER_COUNT, port_counter_info[index].name)
+NAME(vmlane_stats_port_counter_unit, size_t, PORT_COUNTER_COUNT, port_counter_info[index].unit)
+NAME(vmlane_stats_port_counter_help, size_t, PORT_COUNTER_COUNT, port_counter_info[index].help)
+
+bool vmlane_stats_port_counter(const vmlane_stats_link *link, unsigned port, size_t counter, uint64_t *value)
+{
+    *value = 0;
+    if (!link || port >= 2 || counter >= PORT_COUNTER_COUNT ||
+        !port_counter_in(link->port[port].counted, (enum port_counter)counter))
+        return false;
+    *value = link->port[port].counter[counter];
+    return true;
+}
+
 bool vmlane_stats_counter_is_drop(size_t counter)
 {
     return counter >= COUNTER_FIRST_DROP && counter <= COUNTER_LAST_DROP;

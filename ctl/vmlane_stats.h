@@ -116,6 +116,14 @@ enum vmlane_stats_port_number {
 bool vmlane_stats_port_number(const vmlane_stats_link *link, unsigned port,
                               enum vmlane_stats_port_number number, uint64_t *value);
 
+/* What the kinds of ports count, over all queues, growing from 0 at the link's start. False, and 0, where the
+ * port's kind does not count that. */
+size_t vmlane_stats_port_counter_count(void);
+const char *vmlane_stats_port_counter_name(size_t counter);
+const char *vmlane_stats_port_counter_unit(size_t counter);
+const char *vmlane_stats_port_counter_help(size_t counter);
+bool vmlane_stats_port_counter(const vmlane_stats_link *link, unsigned port, size_t counter, uint64_t *value);
+
 /* Settings of the link's policy: a duration in ns, a size in bytes, a plain number, or the index of a choice.
  * The text is as `vmlanectl set` takes it. */
 size_t vmlane_stats_setting_count(void);

@@ -175,6 +175,8 @@ START_TEST(metrics_have_every_counter_with_help_type_and_labels)
     assert_has(run.out, "vmlane_link_state{link=\"web1\",state=\"paused\"} 0\n");
     assert_has(run.out, "state=\"live\"} 1\n");
     assert_has(run.out, "vmlane_port_device_tx_dropped_frames_total{link=\"web1\",port=\"b\"} 9\n");
+    assert_has(run.out, "vmlane_port_tx_send_calls_total{link=\"web1\",port=\"a\"} 48\n");
+    ck_assert_ptr_null(strstr(run.out, "vmlane_port_tx_send_calls_total{link=\"web1\",port=\"b\"}"));
     assert_has(run.out, "regime=\"wait\"} 0.000000750\n");
     run_free(&run);
     owner_kill(&owner);
