@@ -15,7 +15,7 @@
 #define LARGES     80u
 #define MS         UINT64_C(1000000)
 #define OPENED_NS  (UINT64_C(50000) * MS)
-#define NOTE_KINDS 16
+#define NOTE_KINDS 32
 
 struct bench {
     struct port port;
