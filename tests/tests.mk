@@ -58,7 +58,7 @@ check-vm: all | deps-vm
 # AddressSanitizer with UndefinedBehaviorSanitizer, and ThreadSanitizer, without a suppression file. Leaks are looked
 # for in the programs as a whole, in the scenarios; in a forked unit test each look costs half a second.
 # ThreadSanitizer looks at the suites that share words between threads; a flood is ten times slower under it.
-TSAN_UNITS     = ring ring_peers arena doorbell histogram order_stress port_stream engine
+TSAN_UNITS     = ring ring_peers arena doorbell histogram order_stress port_stream worker_rest engine
 TSAN_SCENARIOS = traffic refusal peer packet stream live links
 SAN_MAKE    = $(MAKE) --no-print-directory CC=clang CFLAGS='-O1 -g'
 TSAN_UNITS     += channel port_shm vmlane_shm
