@@ -359,14 +359,18 @@ static void print_verdict(const struct work *work, uint32_t subject)
     if (work->rounds < ROUNDS_CLAIM)
         printf("not to be said of %llu rounds (it wants %u); ", (unsigned long long)work->rounds,
                ROUNDS_CLAIM);
-    uint32_t bends = 0;
+    uint32_t bends = 0, missing = 0;
     for (uint32_t point = 0; point < work->points; point++) {
         struct bench_summary growth = growth_of(work, subject, point);
+        missing += growth.rounds == 0;
         if (!(growth.ci95_high > FLAT_HIGH))
             continue;
         printf("%s%u (%.2f x)", bends++ ? ", " : "bends at ", work->x[point], growth.median);
     }
-    printf("%s\n", bends ? "" : "holds");
+    if (missing > 0)
+        printf("%s%u points were not measured\n", bends ? "; " : "", missing);
+    else
+        printf("%s\n", bends ? "" : "holds");
 }
 
 static void print_work(const struct work *work)
