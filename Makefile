@@ -73,12 +73,12 @@ $(BUILD)/obj/ctl/build.o: BASE_FLAGS += -DVMLANE_BUILD='"$(VERSION) $(COMMIT)"'
 $(BUILD)/lib/engine.a: $(ENGINE_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/lib/ctl.a: $(CTL_OBJ)
 	@mkdir -p $(@D)
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/vmlane $(BUILD)/vmlanectl: $(BUILD)/%: $(BUILD)/obj/ctl/%.o $(BUILD)/lib/ctl.a $(BUILD)/lib/engine.a
 	@echo '  $@'
@@ -101,4 +101,5 @@ format: | deps
 include tests/tests.mk
 include perf/perf.mk
 
--include $(ENGINE_OBJ:.o=.d) $(CTL_OBJ:.o=.d) $(BUILD)/obj/ctl/vmlane.d $(BUILD)/obj/ctl/vmlanectl.d
+# What each object was made of, whatever part of the project it is in.
+-include $(shell find $(BUILD)/obj -name '*.d' 2>/dev/null)

@@ -41,7 +41,7 @@ $(BUILD)/obj/pic/vmlane-stats.o: $(STATS_LIB_OBJ)
 $(BUILD)/libvmlane-stats.a: $(BUILD)/obj/pic/vmlane-stats.o
 	@echo '  $@'
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/vmlane-stats.pc: ctl/packaging/vmlane-stats.pc.in ctl/library.mk
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \

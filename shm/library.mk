@@ -30,7 +30,7 @@ $(BUILD)/obj/pic/vmlane-shm.o: $(SHM_LIB_OBJ)
 $(BUILD)/libvmlane-shm.a: $(BUILD)/obj/pic/vmlane-shm.o
 	@echo '  $@'
 	@rm -f $@
-	$(Q)$(AR) rcs $@ $^
+	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/vmlane-shm.pc: ctl/packaging/vmlane-shm.pc.in shm/library.mk
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \

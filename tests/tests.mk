@@ -92,4 +92,3 @@ check-mutants: | deps
 demo: all | deps-vm
 	tests/vm/demo
 
--include $(UNIT_OBJ:.o=.d) $(SCENARIO_OBJ:.o=.d)
