@@ -166,5 +166,6 @@ int vmlanectl_reset(struct vmlanectl *ctl, const struct vmlanectl_arguments *arg
 int vmlanectl_pin(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_link(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_reload(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_doctor(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 
 #endif

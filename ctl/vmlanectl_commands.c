@@ -65,6 +65,17 @@ static const struct vmlanectl_command commands[] = {
      .operands_min = 1,
      .operands_max = 1,
      .run = vmlanectl_export},
+    {.name = "doctor",
+     .operands = "[NAME] [--interval SECONDS] [--json]",
+     .summary = "what on this host costs speed or frames, and what to change",
+     .text = "Looks at cores, interrupts, limits, ports and rights, and says one line a\n"
+             "finding: OK, NOTE (may be better) or WARN, what was found, why it matters and\n"
+             "what to do. The host is read twice, an interval apart. It asks no process and\n"
+             "changes nothing. With a NAME it looks at that link and its workers alone. Exit\n"
+             "status 1 also means that there are warnings; notes alone leave it 0.\n",
+     .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_INTERVAL),
+     .operands_max = 1,
+     .run = vmlanectl_doctor},
     {.name = "get",
      .operands = "NAME [SETTING...] [--json]",
      .summary = "the settings of a link",

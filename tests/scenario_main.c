@@ -30,6 +30,7 @@
     X(exec_suite)                                                                                            \
     X(config_suite)                                                                                          \
     X(live_suite)                                                                                            \
+    X(doctor_suite)                                                                                          \
     X(vmnet_helper_suite)                                                                                    \
     X(usage_suite)
 

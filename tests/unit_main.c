@@ -16,6 +16,7 @@
     X(ctl_top_suite)                                                                                         \
     X(ctl_record_suite)                                                                                      \
     X(ctl_watch_suite)                                                                                       \
+    X(ctl_doctor_suite)                                                                                      \
     X(vmlane_stats_suite)                                                                                    \
     X(stats_segment_suite)                                                                                   \
     X(stats_view_suite)                                                                                      \
