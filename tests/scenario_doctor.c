@@ -23,7 +23,7 @@ static void start(const char *idle, const char *mtu)
                           text_of("unixgram:%s,mtu=%s", in_folder("a"), mtu), "--b", "tap:vm0", NULL);
 }
 
-static json_t *examine(int *status)
+static json_t *look(int *status)
 {
     struct outcome outcome = run_vmlanectl("doctor", "web1", "--interval", "0.1", "--json", NULL);
     *status = outcome.status;
@@ -32,7 +32,7 @@ static json_t *examine(int *status)
     return json;
 }
 
-/* The first finding of a check; the check has found something. */
+/* The first finding of a check, or null. */
 static const json_t *finding_of(const json_t *report, const char *check)
 {
     const json_t *findings = json_object_get(report, "findings");
@@ -41,33 +41,52 @@ static const json_t *finding_of(const json_t *report, const char *check)
         if (strcmp(json_string_value(json_object_get(finding, "check")), check) == 0)
             return finding;
     }
-    ck_abort_msg("no finding of %s", check);
+    return NULL;
+}
+
+/* Looks when the worker has said which thread it is, which it does as soon as it runs. */
+static json_t *examine(int *status)
+{
+    for (int i = 0; i < LOOKS_MAX; i++) {
+        json_t *report = look(status);
+        if (finding_of(report, "timer-slack"))
+            return report;
+        json_decref(report);
+    }
+    ck_abort_msg("the worker's thread is not seen");
 }
 
 static void assert_level(const json_t *report, const char *check, const char *level, const char *part)
 {
     const json_t *finding = finding_of(report, check);
+    ck_assert_msg(finding != NULL, "no finding of %s", check);
     ck_assert_msg(strcmp(json_string_value(json_object_get(finding, "level")), level) == 0, "%s: %s, not %s",
                   check, json_string_value(json_object_get(finding, "found")), level);
     assert_says(json_string_value(json_object_get(finding, "found")), part);
 }
 
-static void set_datagram_queue(const char *value)
+/* Of the test's own network namespace. Not root's to change in a user namespace: there the kernel hides it. */
+static bool set_datagram_queue(const char *value)
 {
-    FILE *file = fopen("/proc/sys/net/unix/max_dgram_qlen", "w"); /* of the test's own network namespace */
-    ck_assert_msg(file && fputs(value, file) >= 0 && fclose(file) == 0, "cannot set max_dgram_qlen");
+    FILE *file = fopen("/proc/sys/net/unix/max_dgram_qlen", "w");
+    if (!file)
+        return false;
+    ck_assert_int_ge(fputs(value, file), 0);
+    ck_assert_int_eq(fclose(file), 0);
+    return true;
 }
 
 START_TEST(what_was_done_wrong_is_found_and_what_was_mended_is_not)
 {
     int status;
     start("park", "1400");
-    set_datagram_queue("10");
+    bool queue_is_ours = set_datagram_queue("10");
     json_t *report = examine(&status);
     ck_assert_int_eq(status, EXIT_FAILED);
     assert_level(report, "pinning", "ok", "all workers (1)");
     assert_level(report, "timer-slack", "ok", "all workers that can be looked at (1)");
-    assert_level(report, "datagram-queue", "warn", "is 10, and link web1");
+    if (queue_is_ours)
+        assert_level(report, "datagram-queue", "warn", "is 10, and link web1");
     assert_level(report, "mtu", "warn", "port a is 1400, of port b 1500");
     assert_level(report, "tun-device", "ok", "/dev/net/tun");
     assert_level(report, "stats-folder", "ok", "can be read");
@@ -77,7 +96,8 @@ START_TEST(what_was_done_wrong_is_found_and_what_was_mended_is_not)
     start("park", "1500");
     set_datagram_queue("512");
     report = examine(&status);
-    assert_level(report, "datagram-queue", "ok", "is 512");
+    if (queue_is_ours)
+        assert_level(report, "datagram-queue", "ok", "is 512");
     assert_level(report, "mtu", "ok", "");
     ck_assert_int_eq(status,
                      json_integer_value(json_object_get(report, "warnings")) > 0 ? EXIT_FAILED : EXIT_OK);
@@ -107,7 +127,7 @@ START_TEST(a_worker_whose_core_somebody_else_uses_is_found)
         int status;
         json_t *report = examine(&status);
         const json_t *finding = finding_of(report, "shared-core");
-        found = strcmp(json_string_value(json_object_get(finding, "level")), "warn") == 0;
+        found = finding && strcmp(json_string_value(json_object_get(finding, "level")), "warn") == 0;
         if (found) {
             assert_says(json_string_value(json_object_get(finding, "found")),
                         "was ready to run and did not for");
