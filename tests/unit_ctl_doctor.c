@@ -505,10 +505,16 @@ END_TEST
 
 START_TEST(one_link_is_looked_at_alone)
 {
-    snapshot.process[0].link[1].port[0].mtu_bytes = 9000;
+    struct snapshot_link *web2 = &snapshot.process[0].link[1];
+    web2->port[0].mtu_bytes = 9000;
+    for (size_t i = 0; i < web2->path_count; i++) { /* web1 on worker 0, web2 on worker 1 */
+        web1()->path[i].reader_worker = web1()->path[i].writer_worker = 0;
+        web2->path[i].reader_worker = web2->path[i].writer_worker = 1;
+    }
     look_first(web1());
     look_again();
     assert_found("mtu", DOCTOR_OK, "");
+    assert_found("pinning", DOCTOR_OK, "all workers (1)");
     end_look();
 }
 END_TEST
