@@ -43,7 +43,7 @@ check-model: | deps
 	tests/model/run
 
 check-unit: $(BUILD)/tests/unit
-	$(BUILD)/tests/unit
+	tests/run-units $(BUILD)
 
 check-scenario: $(BUILD)/tests/scenario all
 	tests/run-scenarios $(BUILD)
@@ -65,7 +65,7 @@ TSAN_UNITS     += channel port_shm vmlane_shm
 TSAN_SCENARIOS += shm
 check-san: | deps-slow
 	$(Q)$(SAN_MAKE) SAN=address,undefined BUILD=$(BUILD)/asan all $(BUILD)/asan/tests/unit $(BUILD)/asan/tests/scenario
-	ASAN_OPTIONS=detect_leaks=0 $(BUILD)/asan/tests/unit
+	ASAN_OPTIONS=detect_leaks=0 tests/run-units $(BUILD)/asan
 	tests/run-scenarios $(BUILD)/asan
 	$(Q)$(SAN_MAKE) SAN=thread BUILD=$(BUILD)/tsan all $(BUILD)/tsan/tests/unit $(BUILD)/tsan/tests/scenario
 	$(Q)for suite in $(TSAN_UNITS); do CK_RUN_SUITE=$$suite $(BUILD)/tsan/tests/unit || exit 1; done

@@ -1,5 +1,6 @@
 /* Runs every unit suite, one after the other; the closing line is Check's. CK_RUN_SUITE and CK_RUN_CASE choose. */
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* X(function): `Suite *function(void)`, one a unit. */
@@ -71,10 +72,18 @@
 SUITES(X)
 #undef X
 
-int main(void)
+/* `unit I/N` runs every N-th suite from the I-th on, so that N of them share the work (tests/run-units). */
+int main(int argc, char **argv)
 {
+    unsigned part = 1, parts = 1, number = 0;
     SRunner *runner = srunner_create(NULL);
-#define X(function) srunner_add_suite(runner, function());
+    if (argc > 1 && (sscanf(argv[1], "%u/%u", &part, &parts) != 2 || part == 0 || part > parts)) {
+        fprintf(stderr, "usage: unit [I/N], part I of N\n");
+        return EXIT_FAILURE;
+    }
+#define X(function)                                                                                          \
+    if (number++ % parts == part - 1)                                                                        \
+        srunner_add_suite(runner, function());
     SUITES(X)
 #undef X
     srunner_run_all(runner, CK_ENV);

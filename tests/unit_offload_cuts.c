@@ -218,6 +218,10 @@ static void send_frame(int fd, const struct iovec *parts, uint32_t count, uint32
 {
     struct msghdr message = {.msg_iov = (struct iovec *)(uintptr_t)parts, .msg_iovlen = count};
     ssize_t sent = sendmsg(fd, &message, 0);
+    for (int tries = 0; sent < 0 && (errno == ENOMEM || errno == ENOBUFS) && tries < 1000; tries++) {
+        usleep(1000); /* a machine under load is short of memory for a moment */
+        sent = sendmsg(fd, &message, 0);
+    }
     ck_assert_msg(sent == (ssize_t)bytes, "sendmsg of %u: %s", bytes, sent < 0 ? strerror(errno) : "short");
 }
 

