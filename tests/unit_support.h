@@ -17,6 +17,18 @@
 #include <time.h>
 #include <unistd.h>
 
+/* A library with a sanitizer in it is not what others link. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SANITIZED true
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define SANITIZED true
+#endif
+#endif
+#ifndef SANITIZED
+#define SANITIZED false
+#endif
+
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
 #define TEST_PAGE_BYTES ((size_t)4096)
