@@ -112,9 +112,9 @@ int32_t memory_node_of_cpu(int32_t cpu)
 
 int memory_node_bind(void *memory, size_t bytes, int32_t node)
 {
-    unsigned long mask = 1UL << node;
     if (node < 0 || node >= NODES_MAX)
         return -EINVAL;
+    unsigned long mask = 1UL << node;
     return syscall(SYS_mbind, memory, bytes, MPOL_PREFERRED, &mask, NODES_MAX + 1UL, MPOL_MF_MOVE) == 0
                ? 0
                : -errno;

@@ -1,4 +1,4 @@
-/* needs: shm/stats_view.c shm/stats_layout.c shm/stats_dir.c shm/settings.c shm/counters.c shm/histogram.c shm/fault.c */
+/* needs: shm/stats_view.c shm/stats_layout.c shm/stats_dir.c shm/owner_linux.c shm/settings.c shm/counters.c shm/histogram.c shm/fault.c */
 /* Fuzz target for the reader of stats segments: a whole, right segment whose bytes are changed by the input (pairs of
  * position and value), or cut. Whatever it says, opening it refuses or gives a view whose words can all be read. */
 #include "../../shm/stats_view.h"
