@@ -15,7 +15,7 @@ Suite *channel_suite(void);
 #define LONGEST_BYTES (FRAME_CELL_ROOM_BYTES + FRAME_LARGE_ROOM_BYTES)
 #define BOUND_MS      10000
 #define PING_TURNS    20000u
-#define RACE_TURNS    200000u
+#define RACE_TURNS    2000000u
 
 /* Both ends, each with a mapping of its own. */
 struct pair {

@@ -232,8 +232,14 @@ END_TEST
 START_TEST(a_resting_worker_learns_of_a_new_policy)
 {
     start(LANES_MANY, IDLE_PARK);
-    while (shared_u64_load_relaxed(&worker_stats->parks) == 0)
-        sched_yield();
+    for (uint64_t rings = 1; rings <= 10; rings++) { /* until all agents are at rest for certain */
+        while (shared_u64_load_relaxed(&worker_stats->parks) < rings)
+            sched_yield();
+        doorbell_ring(&worker->bell);
+    }
+    uint64_t parks = shared_u64_load_relaxed(&worker_stats->parks);
+    while (shared_u64_load_relaxed(&worker_stats->parks) == parks)
+        doorbell_ring(&worker->bell);
     struct policy other = policy;
     other.idle = IDLE_SPIN;
     RCU_PUBLISH(&policy_place, &other);
