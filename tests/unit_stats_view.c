@@ -212,7 +212,8 @@ START_TEST(a_segment_that_is_finished_late_is_accepted)
     struct stats_segment segment = publish_link(LINK_FILE);
     struct stats_view view;
     int err = -EAGAIN;
-    for (int attempt = 0; attempt < 20 && err == -EAGAIN; attempt++) { /* a busy machine may finish it too late */
+    for (int attempt = 0; attempt < 20 && err == -EAGAIN;
+         attempt++) { /* a busy machine may finish it too late */
         pthread_t owner;
         struct fault fault = {.text = ""};
         shared_u32_store_relaxed(&segment.header->ready, 0);
