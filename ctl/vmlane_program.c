@@ -23,7 +23,7 @@ static void leave_cores(const struct vmlane_options *options)
     thread_avoid(&taken);
 }
 
-int program_open(struct program *program, enum signals_of of, struct fault *fault)
+static int open_all(struct program *program, enum signals_of of, struct fault *fault)
 {
     struct engine_config config = {.stats_group = program->options.stats_group,
                                    .build = vmlane_build,
@@ -53,6 +53,16 @@ int program_open(struct program *program, enum signals_of of, struct fault *faul
     err = engine_open(&program->engine, &config, fault);
     if (err)
         control_server_close(&program->control);
+    return err;
+}
+
+int program_open(struct program *program, enum signals_of of, struct fault *fault)
+{
+    int err = service_manager_open(&program->manager, fault);
+    if (!err)
+        err = open_all(program, of, fault);
+    if (err)
+        service_manager_close(&program->manager);
     return err;
 }
 
@@ -94,6 +104,7 @@ static bool hear_signals(struct program *program)
 void program_serve(struct program *program)
 {
     uint64_t next_beat_ns = clock_now_ns();
+    service_manager_ready(&program->manager);
     for (;;) {
         struct pollfd polls[2 + CONTROL_CLIENTS_MAX] = {{.fd = program->signals.fd, .events = POLLIN}};
         int count = 1 + control_server_polls(&program->control, &polls[1]);
@@ -109,6 +120,7 @@ void program_serve(struct program *program)
         next_beat_ns = now_ns + ENGINE_BEAT_NS;
         engine_beat(&program->engine, now_ns);
         event_log_take(&program->events, &program->engine, now_ns);
+        service_manager_beat(&program->manager, &program->engine.crew, now_ns);
         if (program->beat)
             program->beat(&program->engine, now_ns);
         if (program->ends_with_peer && peer_has_closed(program))
@@ -118,6 +130,7 @@ void program_serve(struct program *program)
 
 void program_close(struct program *program)
 {
+    service_manager_stopping(&program->manager);
     event_log_take(&program->events, &program->engine, clock_now_ns());
     control_server_close(&program->control);
     uint32_t lost = engine_close(&program->engine);
@@ -125,6 +138,7 @@ void program_close(struct program *program)
         log_line(LOG_LEVEL_ERROR, "vmlane",
                  "%u frame buffers were lost: this is a fault in vmlane, please report it", lost);
     signals_close(&program->signals);
+    service_manager_close(&program->manager);
 }
 
 int program_fail(const struct fault *fault)

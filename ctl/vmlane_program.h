@@ -7,6 +7,7 @@
 #include "control_commands.h"
 #include "control_server.h"
 #include "event_log.h"
+#include "service_manager.h"
 #include "signals.h"
 #include "vmlane_options.h"
 
@@ -18,13 +19,14 @@ struct program {
     struct control_server control;
     struct event_log events;
     struct signals signals;
+    struct service_manager manager;
     void (*beat)(const struct engine *engine, uint64_t now_ns); /* every ENGINE_BEAT_NS; null: nothing */
     bool ends_with_peer;                                        /* when port a of a link is down */
     /* Hears every signal that came. Returns whether the program is to end. */
     bool (*hear)(struct program *program, int signal_number, bool from_terminal);
 };
 
-/* Listens for signals, opens the control socket and the engine. Returns 0, or -errno with a fault; program_close is then not to be called. */
+/* Listens for signals, opens the control socket and the engine; takes a service manager's variables out of the environment. Returns 0, or -errno with a fault; program_close is then not to be called. */
 int program_open(struct program *program, enum signals_of of, struct fault *fault);
 
 /* Adds every link of the command line, or of the file, and then gives up root where it was held in reserve; `ready` (may
@@ -33,7 +35,7 @@ int program_add_links(struct program *program,
                       int (*ready)(const struct program *program, const struct link *link),
                       struct fault *fault);
 
-/* Runs the control thread's loop until `hear`, or a peer that went, says to end. */
+/* Tells the service manager that all is up, and runs the control thread's loop until `hear`, or a peer that went, says to end. */
 void program_serve(struct program *program);
 
 /* Removes everything. */

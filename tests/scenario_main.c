@@ -25,6 +25,7 @@
     X(passt_suite)                                                                                           \
     X(packet_suite)                                                                                          \
     X(process_suite)                                                                                         \
+    X(service_suite)                                                                                         \
     X(control_suite)                                                                                         \
     X(links_suite)                                                                                           \
     X(exec_suite)                                                                                            \

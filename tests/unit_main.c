@@ -22,6 +22,7 @@
     X(stats_segment_suite)                                                                                   \
     X(stats_view_suite)                                                                                      \
     X(stats_dir_suite)                                                                                       \
+    X(service_manager_suite)                                                                                 \
     X(settings_suite)                                                                                        \
     X(histogram_suite)                                                                                       \
     X(memory_segment_suite)                                                                                  \

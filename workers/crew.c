@@ -45,6 +45,24 @@ int crew_get(struct crew *crew, int32_t cpu, struct worker **found, struct fault
     return 0;
 }
 
+void crew_wake(const struct crew *crew)
+{
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        if (crew->worker[i])
+            doorbell_ring(&crew->worker[i]->bell);
+    }
+}
+
+const struct worker *crew_find_stuck(const struct crew *crew, uint64_t since_ns)
+{
+    for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {
+        const struct worker *worker = crew->worker[i];
+        if (worker && shared_u64_load_relaxed(&worker->stats->heartbeat_ns) < since_ns)
+            return worker;
+    }
+    return NULL;
+}
+
 bool crew_take_event(struct crew *crew, struct worker_event *event)
 {
     for (uint32_t i = 0; i < CREW_WORKERS_MAX; i++) {

@@ -23,6 +23,12 @@ struct worker *crew_find_name(const struct crew *crew, const char *name);
 /* The same as crew_find, started if it is not there. Returns 0, or -errno with a fault. */
 int crew_get(struct crew *crew, int32_t cpu, struct worker **found, struct fault *fault);
 
+/* Wakes every worker that sleeps: each ends a duty cycle soon after, as those that do not sleep do anyway. */
+void crew_wake(const struct crew *crew);
+
+/* A worker that has ended no duty cycle since `since_ns`, or null. One that sleeps ends none: see crew_wake. */
+const struct worker *crew_find_stuck(const struct crew *crew, uint64_t since_ns);
+
 /* Takes the next event of any worker. Returns whether there was one. */
 bool crew_take_event(struct crew *crew, struct worker_event *event);
 
