@@ -48,7 +48,8 @@ int stats_dir_open(bool create, struct fault *fault)
 
 int stats_dir_open_named(const char *name, bool create, struct fault *fault)
 {
-    if (create && mkdir(name, 0755) != 0 && errno != EEXIST)
+    bool made = create && mkdir(name, 0755) == 0;
+    if (create && !made && errno != EEXIST)
         return fault_set(
             fault, FAULT_RUNTIME, errno,
             "cannot make stats folder \"%s\": %s (set VMLANE_STATS_DIR to a folder you can write)", name,
@@ -65,6 +66,8 @@ int stats_dir_open_named(const char *name, bool create, struct fault *fault)
     if (fd < 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot open stats folder \"%s\": %s", name,
                          strerror(errno));
+    if (made)
+        fchmod(fd, 0755); /* whatever the umask says: members of the stats group go through it */
     int err = check_folder(fd, name, fault);
     if (err) {
         close(fd);

@@ -104,12 +104,14 @@ START_TEST(a_symbolic_link_or_a_file_is_no_folder)
 }
 END_TEST
 
+static const int umasks[] = {0, 077};
+
 START_TEST(a_missing_folder_is_not_found_or_made)
 {
     struct stat status;
     ck_assert_int_eq(setenv("VMLANE_STATS_DIR", in_folder("new"), 1), 0);
     assert_folder_refused(false, FAULT_NOT_FOUND, "no stats folder", "VMLANE_STATS_DIR");
-    mode_t old = umask(0);
+    mode_t old = umask((mode_t)umasks[_i]);
     close(open_dir());
     umask(old);
     ck_assert_int_eq(stat(in_folder("new"), &status), 0);
@@ -442,7 +444,7 @@ Suite *stats_dir_suite(void)
     tcase_add_test(folders, a_folder_of_another_user_is_refused);
     tcase_add_test(folders, a_folder_of_root_is_good_for_everybody);
     tcase_add_test(folders, a_symbolic_link_or_a_file_is_no_folder);
-    tcase_add_test(folders, a_missing_folder_is_not_found_or_made);
+    tcase_add_loop_test(folders, a_missing_folder_is_not_found_or_made, 0, (int)COUNT_OF(umasks));
     tcase_add_test(folders, files_of_a_kind_are_visited_in_the_order_of_their_names);
 
     TCase *names = case_with_folder(suite, "taking a name");
