@@ -3,8 +3,9 @@
 #   make            build/vmlane, build/vmlanectl, build/libvmlane-{stats,shm}.{so,a}
 #   make demo       a real guest through vmlane, with live counters and a summary
 #   make check      every test that needs no virtual machine
-#   make check-vm check-tools check-san check-build check-fuzz check-mutants   the slower suites
+#   make check-vm check-tools check-packaging check-san check-build check-fuzz check-mutants   the slower suites
 #   make macos      both programs for macOS, from Linux (docs/macos.md); make check-macos looks into them
+#   make install    DESTDIR= PREFIX=/usr/local; make uninstall; make deb builds a package; make check-packaging looks into it
 #   make perf       build the benchmarks (build/perf/*)
 #   make deps       install what is missing (apt; the targets above do it by themselves)
 #   make format     clang-format in place
@@ -90,6 +91,7 @@ $(BUILD)/vmlanectl $(BUILD)/tests/unit: LIBS += $(CTL_LIBS_$(SYSTEM))
 
 include ctl/library.mk
 include shm/library.mk
+include ctl/packaging/install.mk
 
 clean:
 	rm -rf $(BUILD)
