@@ -46,6 +46,7 @@
     X(port_stream_peers_suite)                                                                               \
     X(channel_suite)                                                                                         \
     X(port_shm_suite)                                                                                        \
+    X(shm_door_suite)                                                                                        \
     X(vmlane_shm_suite)                                                                                      \
     X(port_packet_suite)                                                                                     \
     X(port_packet_tx_suite)                                                                                  \
