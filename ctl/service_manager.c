@@ -136,6 +136,7 @@ void service_manager_beat(struct service_manager *manager, const struct crew *cr
     if (stuck) {
         if (!manager->is_late && now_ns >= manager->asked_ns + manager->period_ns * SERVICE_MANAGER_ASKS / 2)
             say_late(manager, stuck, now_ns);
+        crew_wake(crew); /* again: a ring costs nothing where it is not needed */
         return;
     }
     if (manager->is_late)

@@ -59,7 +59,11 @@ static int take_answer(struct vmlane_shm *shm, int connection, struct fault *fau
     int err = channel_say_hello(connection);
     if (err)
         return fault_set(fault, FAULT_RUNTIME, -err, "%s", strerror(-err));
-    if (poll(&answer, 1, ANSWER_MS) <= 0)
+    int ready;
+    do {
+        ready = poll(&answer, 1, ANSWER_MS);
+    } while (ready < 0 && errno == EINTR); /* a signal of the program's own begins the wait anew */
+    if (ready <= 0)
         return fault_set(fault, FAULT_RUNTIME, ETIMEDOUT, "no answer within %d ms", ANSWER_MS);
     err = channel_end_take(&shm->end, connection, fault);
     if (err == -EAGAIN)

@@ -252,6 +252,47 @@ START_TEST(a_resting_worker_learns_of_a_new_policy)
 }
 END_TEST
 
+/* As the service manager does, at whatever moment: between cycles, while it arms its doorbell, asleep. */
+START_TEST(a_worker_that_is_asked_shows_that_it_goes_round)
+{
+    start(_i ? LANES_MANY : 1, IDLE_PARK);
+    for (uint32_t i = 0; i < 20000; i++) {
+        uint64_t asked_ns = clock_now_ns();
+        doorbell_ring(&worker->bell);
+        for (uint64_t until_ns = now_ns() + WAIT_NS;
+             shared_u64_load_relaxed(&worker_stats->heartbeat_ns) < asked_ns;) {
+            ck_assert_msg(now_ns() < until_ns, "asked the %uth time, it does not show itself", i + 1);
+            sched_yield();
+        }
+    }
+    stop(_i ? LANES_MANY : 1);
+}
+END_TEST
+
+static void speaks_only_to_sleepers(struct port *port, uint32_t queue, bool sleeps)
+{
+    (void)port;
+    (void)queue;
+    (void)sleeps;
+}
+
+/* As shm: its peer makes no call while the worker is awake. */
+START_TEST(a_port_that_speaks_only_to_sleepers_is_asked_every_cycle)
+{
+    start(LANES_MANY, IDLE_SPIN);
+    publish(agent_set_create(0));
+    path[5].counted_ops.rx_sleep = speaks_only_to_sleepers;
+    publish(make_set(LANES_MANY, true));
+    await_cycles(10);
+    uint64_t before = shared_u64_load_relaxed(&path[5].rx_calls);
+    uint64_t others = shared_u64_load_relaxed(&path[6].rx_calls);
+    await_cycles(100);
+    ck_assert_uint_ge(shared_u64_load_relaxed(&path[5].rx_calls), before + 90);
+    ck_assert_uint_eq(shared_u64_load_relaxed(&path[6].rx_calls), others);
+    stop(LANES_MANY);
+}
+END_TEST
+
 START_TEST(a_writer_whose_reader_is_elsewhere_never_rests)
 {
     start(LANES_MANY, IDLE_SPIN);
@@ -293,6 +334,8 @@ Suite *worker_rest_suite(void)
     tcase_add_test(rests, no_frame_is_missed_when_it_spins);
     tcase_add_test(rests, a_new_set_of_agents_begins_awake);
     tcase_add_test(rests, a_resting_worker_learns_of_a_new_policy);
+    tcase_add_loop_test(rests, a_worker_that_is_asked_shows_that_it_goes_round, 0, 2);
+    tcase_add_test(rests, a_port_that_speaks_only_to_sleepers_is_asked_every_cycle);
     tcase_add_test(rests, a_writer_whose_reader_is_elsewhere_never_rests);
     tcase_add_test(rests, an_agent_is_found_by_its_descriptor);
     suite_add_tcase(suite, rests);

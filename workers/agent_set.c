@@ -49,8 +49,9 @@ void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct p
                           bool paused)
 {
     int32_t fd = reader->port->ops->rx_fd(reader->port, reader->queue);
+    bool speaks = fd >= 0 && !reader->port->ops->rx_sleep; /* also while the worker is awake */
     add(set,
-        &(struct agent){.reader = reader, .policy = policy, .fd = fd, .rests = fd >= 0, .paused = paused});
+        &(struct agent){.reader = reader, .policy = policy, .fd = fd, .rests = speaks, .paused = paused});
     set->readers++;
     set->watched = set->readers > AGENT_SET_POLLED;
 }

@@ -32,6 +32,7 @@ struct loop {
     uint32_t resets; /* of the worker's own marks, that were done */
     bool busy;       /* the last cycle moved something */
     bool watched;    /* agents may rest */
+    bool told;       /* the look of this cycle told an agent something, or took a ring of the doorbell */
     bool awake;      /* from a sleep that has told which descriptors spoke: no other look is needed */
     const uint64_t *allocated_bytes;
 };
@@ -65,15 +66,16 @@ static bool tell_agents(const struct loop *loop, const int *fds, int count)
     return rung;
 }
 
-/* A look at the wait set without sleeping, at the very beginning of a cycle in which agents may rest. It may take the
- * doorbell's edge away from the sleep that follows: whoever rang had published before (frames, a policy, a set of
- * agents, the end), and all of that is read after this. */
-static void look(struct loop *loop)
+/* A look at the wait set without sleeping, at the very beginning of a cycle in which agents may rest. It takes edges away,
+ * the doorbell's too, so no sleep follows the cycle of a look that told something: an agent may have to look twice, and
+ * who rang may want nothing but to see the worker go round. Returns whether it did. */
+static bool look(struct loop *loop)
 {
     int fds[WAIT_SET_EVENTS_MAX];
-    if (!loop->awake)
-        tell_agents(loop, fds, wait_set_wait(&loop->worker->waits, 0, fds));
+    int count = loop->awake ? 0 : wait_set_wait(&loop->worker->waits, 0, fds);
+    tell_agents(loop, fds, count);
     loop->awake = false;
+    return count > 0;
 }
 
 /* A writer that found its peer gone has told the port, and the port's reader is to see to it. */
@@ -109,8 +111,7 @@ static struct cycle run_cycle(struct loop *loop)
     uint32_t moved = 0;
     regime_mark(&loop->meter, loop->busy ? REGIME_other : REGIME_wait);
     uint64_t start_ns = loop->meter.now_ns;
-    if (loop->watched)
-        look(loop);
+    loop->told = loop->watched && look(loop);
     uint32_t policies =
         shared_u32_load_acquire(&loop->worker->policies); /* pairs with worker_policy_changed */
     struct agent_set *agents = RCU_READ(&loop->worker->agents);
@@ -187,6 +188,16 @@ static void tell_ports(const struct worker *worker, bool sleeps)
     }
 }
 
+static void show(struct loop *loop)
+{
+    struct stats_worker *stats = loop->worker->stats;
+    shared_u64_add(&stats->duty_cycles, 1);
+    shared_u64_store_relaxed(&stats->heartbeat_ns, loop->meter.now_ns);
+    shared_u64_store_relaxed(&stats->wakes_sent, loop->wakes_sent);
+    if (loop->allocated_bytes)
+        shared_u64_store_relaxed(&stats->allocated_bytes, *loop->allocated_bytes);
+}
+
 /* Flag, fence (doorbell_arm), look again at everything (a whole cycle), sleep only if there is nothing. */
 static void park(struct loop *loop)
 {
@@ -194,9 +205,10 @@ static void park(struct loop *loop)
     doorbell_arm(&worker->bell);
     tell_ports(worker, true);
     struct cycle again = run_cycle(loop);
-    if (again.frames == 0 && shared_u32_load_relaxed(&worker->stop) == 0) {
+    if (again.frames == 0 && !loop->told && shared_u32_load_relaxed(&worker->stop) == 0) {
         if (again.wants_writable)
             watch_writables(worker);
+        show(loop); /* whoever asked before the doorbell was armed did not ring */
         sleep_until(loop, again.deadline_ns);
     }
     tell_ports(worker, false);
@@ -212,16 +224,6 @@ static void idle(struct loop *loop, const struct cycle *cycle)
         sched_yield();
     else
         park(loop);
-}
-
-static void show(struct loop *loop)
-{
-    struct stats_worker *stats = loop->worker->stats;
-    shared_u64_add(&stats->duty_cycles, 1);
-    shared_u64_store_relaxed(&stats->heartbeat_ns, loop->meter.now_ns);
-    shared_u64_store_relaxed(&stats->wakes_sent, loop->wakes_sent);
-    if (loop->allocated_bytes)
-        shared_u64_store_relaxed(&stats->allocated_bytes, *loop->allocated_bytes);
 }
 
 static void *worker_main(void *argument)

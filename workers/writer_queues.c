@@ -144,8 +144,8 @@ void writer_queues_take_last(struct writer *writer, const struct policy *policy)
     uint32_t entries = 0;
     while (entries < spsc_seen(ring) && writer->queues->express_frames < PATH_EXPRESS_ENTRIES) {
         const struct express_desc *entry = spsc_express_at(ring, entries);
-        if (entry->frame.length_flags & FRAME_FLAG_CHECKED)
-            break; /* what the reader has seen to waits for the rings */
+        if (express_is_checked(entry))
+            break; /* what needs no queue to be decided waits for the rings */
         decide(writer, policy, entry);
         entries++;
     }

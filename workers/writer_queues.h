@@ -38,8 +38,7 @@ void writer_queues_destroy(struct writer_queues *queues);
 void writer_queues_take_in(struct writer *writer, const struct policy *policy, uint64_t limit);
 
 /* Before the writer goes back to the rings: takes in only express frames that need the queues to be decided, with the
- * bulk that is older than they are, and those that keep no order. The reader makes no more of the first kind, so the
- * queues run empty, however much arrives. */
+ * bulk that is older than they are. The reader makes no more of them, so the queues run empty, however much arrives. */
 void writer_queues_take_last(struct writer *writer, const struct policy *policy);
 
 /* Lays out the next frames to offer, if the hand is empty. Bulk: a sub-batch in turn, after delay control, of frames
