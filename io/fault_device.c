@@ -287,6 +287,10 @@ static int check_partners(const bool given[KEY_COUNT], const char *port_text, st
 static int check_sum(const struct fault_config *config, const char *port_text, struct fault *fault)
 {
     uint64_t sum = 0;
+    if (config->stall_for_ns > UINT64_MAX - config->stall_after_ns)
+        return fault_set(fault, FAULT_USAGE, EINVAL,
+                         "port \"%s\": stall-after= and stall-for= together are longer than a clock counts",
+                         port_text);
     for (int i = 0; i < FAULT_ANSWERS; i++)
         sum += config->probability[i];
     if (sum > FAULT_CERTAIN)

@@ -2,6 +2,7 @@
 
 #include "link_device.h"
 #include "rx_slots.h"
+#include "socket_backlog.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -10,7 +11,6 @@
 #include <linux/if.h>
 #include <linux/if_ether.h>
 #include <linux/if_packet.h>
-#include <linux/sockios.h>
 #include <linux/virtio_net.h>
 #include <net/if_arp.h>
 #include <stdio.h>
@@ -274,8 +274,7 @@ static struct tx_result packet_tx(struct port *port, uint32_t queue_index, const
  */
 static int64_t packet_tx_backlog(struct port *port, uint32_t queue)
 {
-    int bytes;
-    return ioctl(((struct packet *)port->own)->queue[queue].fd, SIOCOUTQ, &bytes) == 0 ? bytes : -1;
+    return socket_backlog_bytes(((struct packet *)port->own)->queue[queue].fd);
 }
 
 /* --- the interface --- */

@@ -145,6 +145,17 @@ static uint64_t replay_tick(const struct replay *replay, uint64_t now_ns)
 
 /* --- capture --- */
 
+/* A segment of a super-frame has a header and up to two pieces of payload. */
+static const uint8_t *join(uint8_t *room, const struct tx_frame *frame)
+{
+    uint8_t *at = room;
+    for (uint32_t i = 0; i < frame->part_count; i++) {
+        memcpy(at, frame->part[i].iov_base, frame->part[i].iov_len);
+        at += frame->part[i].iov_len;
+    }
+    return room;
+}
+
 static struct tx_result capture_tx(struct capture *capture, const struct tx_frame *frames, uint32_t count)
 {
     struct timespec now;
@@ -157,12 +168,8 @@ static struct tx_result capture_tx(struct capture *capture, const struct tx_fram
         const struct pcap_pkthdr header = {.ts = {.tv_sec = now.tv_sec, .tv_usec = now.tv_nsec},
                                            .caplen = frame->length_bytes,
                                            .len = frame->length_bytes};
-        if (frame->part_count == 2) {
-            size_t first = frame->part[0].iov_len;
-            memcpy(capture->joined, frame->part[0].iov_base, first);
-            memcpy(capture->joined + first, frame->part[1].iov_base, frame->part[1].iov_len);
-            bytes = capture->joined;
-        }
+        if (frame->part_count > 1)
+            bytes = join(capture->joined, frame);
         pcap_dump((u_char *)capture->file, &header, bytes);
     }
     shared_u32_store_relaxed(&capture->unsaved, 1);

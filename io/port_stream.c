@@ -312,14 +312,23 @@ static uint64_t next_look(uint64_t looked_ns)
     return (looked_ns + STREAM_LOOK_NS + LOOK_STEP_NS - 1) / LOOK_STEP_NS * LOOK_STEP_NS;
 }
 
+/* Whole frames that came before the peer was lost are the reader's to take. */
+static bool holds_frame(struct stream *own)
+{
+    const uint8_t *frame;
+    uint32_t length_bytes;
+    return stream_cutter_next(&own->cutter, &frame, &length_bytes) == STREAM_PIECE_FRAME;
+}
+
 static uint64_t stream_tick(struct port *port, uint32_t queue, uint64_t now_ns)
 {
     (void)queue;
     struct stream *own = port->own;
     if (own->unread || !close_leaving(own))
         return now_ns;
-    if (own->peer < 0 && own->listener >= 0)
-        return UINT64_MAX; /* a connection is an edge of rx_wait */
+    if (own->peer < 0 &&
+        own->listener >= 0) /* a connection is an edge of rx_wait; one that could not be taken is none */
+        return own->noted_error ? now_ns + STREAM_REDIAL_NS : UINT64_MAX;
     if (own->peer < 0)
         return (own->dialling < 0 ? own->dialled_ns : now_ns) + STREAM_REDIAL_NS;
     if (now_ns - own->looked_ns < STREAM_LOOK_NS)
@@ -327,7 +336,7 @@ static uint64_t stream_tick(struct port *port, uint32_t queue, uint64_t now_ns)
     own->looked_ns = now_ns;
     turn_others_away(port, own);
     look_at_silence(port, own, now_ns);
-    if (shared_u32_load_relaxed(&own->failed) != own->generation)
+    if (shared_u32_load_relaxed(&own->failed) != own->generation || holds_frame(own))
         return next_look(now_ns);
     give_up(port, own, PORT_NOTE_PEER_LOST, EPIPE); /* it reads no more, and does not close */
     return now_ns;

@@ -98,7 +98,7 @@ static struct tx_result write_each(struct tap_queue *queue, const struct tx_fram
 
 /* All writes with one system call. Each is made, also behind one that fails. If all from the first failure on fail, as
  * on a device that goes down, that is as if they had been offered one by one. If some behind it went, it is not said to
- * the writer which: the frames of the call are not offered again. (A device set down and up within microseconds, or a
+ * the writer which: from the first failure on, the frames of the call are not offered again. (A device set down and up within microseconds, or a
  * moment without memory.) */
 static struct tx_result write_by_ring(struct tap_queue *queue, const struct tx_frame *frames, uint32_t count)
 {
@@ -112,12 +112,12 @@ static struct tx_result write_by_ring(struct tap_queue *queue, const struct tx_f
     queue->refused = sent < count;
     for (uint32_t i = sent; i < count; i++) {
         if (returned[i] > 0)
-            return (struct tx_result){.status = TX_UNKNOWN, .error = -returned[sent]};
+            return (struct tx_result){.status = TX_UNKNOWN, .accepted = sent, .error = -returned[sent]};
     }
     /* Nothing went: a write of its own tells why. If that goes, it is rings that do not work on this device. */
     if (sent == 0) {
         struct tx_result result = write_each(queue, frames, 1);
-        if (result.status == TX_SENT)
+        if (result.status == TX_SENT && (returned[0] == -EOPNOTSUPP || returned[0] == -EINVAL))
             call_ring_close(&queue->tx_ring);
         return result;
     }

@@ -32,7 +32,8 @@ struct tx_result {
     enum tx_status status;
     enum tx_wait wait;
     enum tx_busy_cause cause; /* if BUSY */
-    uint32_t accepted;        /* frames that belong to the port now: SENT, and UNSUPPORTED's plain send */
+    uint32_t accepted;        /* frames that belong to the port now: SENT, UNSUPPORTED's plain send, and those
+                                 before the unknown ones of UNKNOWN */
     int error;                /* errno behind it, 0 for SENT */
 };
 

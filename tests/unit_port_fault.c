@@ -287,6 +287,8 @@ START_TEST(what_is_written_wrong_is_refused_with_what_is_allowed)
         {"stall-after=1s", "stall-after= needs stall-for= beside it"},
         {"stall-for=1s", "stall-for= needs stall-after= beside it"},
         {"stall-after=1+stall-for=1s", "stall-after=1 is not a duration with its unit"},
+        {"stall-after=9223372036854775808ns+stall-for=9223372036854775808ns+stall-repeat=on",
+         "together are longer than a clock counts"},
         {"dead-for=1s", "dead-for= needs dead-after= beside it"},
     };
     for (size_t i = 0; i < COUNT_OF(example); i++) {

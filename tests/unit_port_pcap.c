@@ -280,16 +280,26 @@ START_TEST(what_is_written_is_what_a_replay_gives)
     ck_assert_uint_eq(receive(bench, NOW_NS), 0);
     ck_assert_uint_eq(transmit(&bench->port, bytes, 60, 0).accepted, 1);
     ck_assert_uint_eq(transmit(&bench->port, bytes, 1984, 7016).accepted, 1);
+    /* a segment of a super-frame that goes across two buffers */
+    const struct tx_frame segment = {.part = {{bytes, 54}, {bytes + 1000, 700}, {bytes + 3000, 760}},
+                                     .part_count = 3,
+                                     .length_bytes = 1514};
+    ck_assert_uint_eq(bench->port.ops->tx(&bench->port, 0, &segment, 1).accepted, 1);
     bench_close(bench);
 
     bench = bench_open(LARGES, "", path);
-    ck_assert_uint_eq(receive(bench, NOW_NS), 3);
+    ck_assert_uint_eq(receive(bench, NOW_NS), 4);
     ck_assert_uint_eq(frame_desc_length_bytes(&bench->desc[0]), 60);
     ck_assert_mem_eq(arena_frame(bench->arena.base, bench->desc[0].offset_lines), bytes, 60);
+    ck_assert_uint_eq(frame_desc_length_bytes(&bench->desc[3]), 1514);
+    const uint8_t *joined = arena_frame(bench->arena.base, bench->desc[3].offset_lines);
+    ck_assert_mem_eq(joined, bytes, 54);
+    ck_assert_mem_eq(joined + 54, bytes + 1000, 700);
+    ck_assert_mem_eq(joined + 754, bytes + 3000, 760);
     ck_assert_mem_eq(arena_frame(bench->arena.base, bench->desc[1].offset_lines), bytes, 1984);
     ck_assert_uint_eq(frame_desc_length_bytes(&bench->desc[2]), 7016);
     ck_assert_mem_eq(arena_frame(bench->arena.base, bench->desc[2].offset_lines), bytes + 1984, 7016);
-    give_back(bench, 3);
+    give_back(bench, 4);
     bench_close(bench);
 }
 END_TEST

@@ -103,6 +103,22 @@ START_TEST(every_answer_at_every_place_of_a_batch_ends_every_frame_once)
 }
 END_TEST
 
+START_TEST(what_went_before_the_unknown_rest_counts_as_sent)
+{
+    struct test_path *path = test_path_open_by_hand();
+    for (uint32_t known = 0; known < 5; known++) {
+        push_frames(path, LANE_BULK, 5, TEST_FRAME_SIZE);
+        script(path, (struct tx_result){.status = TX_UNKNOWN, .accepted = known, .error = ENOMEM}, 1);
+        run_writer(path);
+        ck_assert_uint_eq(counted(path, COUNTER_tx_frames), known);
+        ck_assert_uint_eq(counted(path, COUNTER_drop_unknown_sent_frames), 5 - known);
+        check_conserved(path);
+        test_path_again(path);
+    }
+    test_path_close(path);
+}
+END_TEST
+
 START_TEST(a_frame_in_two_buffers_ends_once_whatever_the_answer)
 {
     struct test_path *path = test_path_open_by_hand();
@@ -298,6 +314,7 @@ Suite *writer_suite(void)
     TCase *answers = tcase_create("answers");
     tcase_add_loop_test(answers, every_answer_at_every_place_of_a_batch_ends_every_frame_once, 0,
                         2 * (int)COUNT_OF(cases));
+    tcase_add_test(answers, what_went_before_the_unknown_rest_counts_as_sent);
     tcase_add_loop_test(answers, a_frame_in_two_buffers_ends_once_whatever_the_answer, 0,
                         (int)COUNT_OF(cases));
     tcase_add_test(answers, every_short_count_is_taken_at_its_word);

@@ -343,7 +343,9 @@ static uint32_t act(struct writer *writer, struct lane *lane, const struct polic
         return 1;
     case TX_UNKNOWN:
         port_note(writer->port, PORT_NOTE_TX_ERROR, result->error);
-        finish_dropped(writer, lane, COUNTER_drop_unknown_sent_frames, frames, now_ns);
+        if (result->accepted > 0)
+            finish_sent(writer, lane, offer, result->accepted, now_ns);
+        finish_dropped(writer, lane, COUNTER_drop_unknown_sent_frames, frames - result->accepted, now_ns);
         return frames;
     case TX_DOWN:
         finish_dropped(writer, lane, COUNTER_drop_port_down_frames, frames, now_ns);
@@ -398,7 +400,9 @@ static uint32_t act_on_segments(struct writer *writer, struct lane *lane, const 
         charge_done(writer, lane, now_ns, 1);
         return 1;
     }
-    return act(writer, lane, policy, offer, result, charged, now_ns);
+    struct tx_result of_frame = *result;
+    of_frame.accepted = 0; /* segments, not frames: of an unknown rest the whole frame is one */
+    return act(writer, lane, policy, offer, &of_frame, charged, now_ns);
 }
 
 /* The lane's first frame is a super-frame, or has a header that lies. */
