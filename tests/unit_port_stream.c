@@ -2,6 +2,7 @@
  * little a socket takes. */
 #include "unit_stream_support.h"
 
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 Suite *port_stream_suite(void);
@@ -373,6 +374,68 @@ START_TEST(le16_refuses_the_frame_that_it_cannot_say_and_that_alone)
 }
 END_TEST
 
+/* --- a peer that is lost, and one that cannot be taken --- */
+
+/* Our send finds it gone first; what it had sent before is read already, and more than one receive returns. */
+START_TEST(whole_frames_that_were_read_outlive_the_peer_that_a_send_found_gone)
+{
+    static uint8_t stream[100 * 80];
+    uint32_t lengths[100], next = 0, bytes = 0;
+    struct bench *bench = listening("");
+    struct frame_desc desc[PORT_RX_DESCS_MAX];
+    int peer = known_peer(bench);
+    for (uint32_t i = 0; i < COUNT_OF(lengths); i++) {
+        lengths[i] = 60;
+        bytes += frame_put(&bench->framing, stream + bytes, lengths[i], i);
+    }
+    peer_writes(peer, stream, bytes);
+    ck_assert_uint_eq(check_descs(bench, desc, receive_into(bench, desc), lengths, &next),
+                      PORT_RX_FRAMES_MAX);
+    close(peer);
+    while (transmit(bench, lengths, 0, 1).status != TX_GONE)
+        continue;
+    for (uint32_t look = 0; look < 3; look++) {
+        bench->now_ns += 2 * STREAM_LOOK_NS;
+        tick(bench);
+    }
+    receives_from(bench, lengths, &next);
+    ck_assert_uint_eq(next, COUNT_OF(lengths));
+    ck_assert_uint_eq(port_counted(bench, PORT_COUNTER_rx_torn_frames), 0);
+    for (uint32_t look = 0; look < 3; look++) {
+        receives_nothing(bench);
+        bench->now_ns += 2 * STREAM_LOOK_NS;
+        tick(bench);
+    }
+    ck_assert_int_eq(state_of(bench), PORT_WAITING);
+    bench_close(bench);
+}
+END_TEST
+
+/* Its connection stays where it is and is no edge any more, so it has to be looked for. */
+START_TEST(a_peer_that_no_descriptor_was_left_for_is_taken_when_there_is_one)
+{
+    struct bench *bench = listening("");
+    struct frame_desc desc[PORT_RX_DESCS_MAX];
+    struct rlimit before, none = {0};
+    receives_nothing(bench);
+    ck_assert_uint_eq(tick(bench), UINT64_MAX);
+    int peer = peer_open();
+    ck_assert_int_eq(getrlimit(RLIMIT_NOFILE, &before), 0);
+    none.rlim_max = before.rlim_max;
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &none), 0);
+    uint32_t descs = receive_into(bench, desc);
+    uint64_t next_ns = tick(bench);
+    ck_assert_int_eq(setrlimit(RLIMIT_NOFILE, &before), 0);
+    ck_assert_uint_eq(descs, 0);
+    ck_assert_uint_le(next_ns, bench->now_ns + STREAM_REDIAL_NS);
+    bench->now_ns = next_ns;
+    receives_nothing(bench);
+    ck_assert_int_eq(state_of(bench), PORT_UP);
+    close(peer);
+    bench_close(bench);
+}
+END_TEST
+
 Suite *port_stream_suite(void)
 {
     Suite *suite = suite_create("port_stream");
@@ -395,6 +458,11 @@ Suite *port_stream_suite(void)
     tcase_add_loop_test(test_case, a_full_socket_tears_no_frame_however_the_peer_reads, 0, 2);
     tcase_add_test(test_case, a_full_socket_is_busy_and_its_descriptor_tells_when_it_is_not);
     tcase_add_test(test_case, le16_refuses_the_frame_that_it_cannot_say_and_that_alone);
+    suite_add_tcase(suite, test_case);
+    test_case = tcase_create("losing");
+    tcase_add_checked_fixture(test_case, folder_setup, folder_teardown);
+    tcase_add_test(test_case, whole_frames_that_were_read_outlive_the_peer_that_a_send_found_gone);
+    tcase_add_test(test_case, a_peer_that_no_descriptor_was_left_for_is_taken_when_there_is_one);
     suite_add_tcase(suite, test_case);
     return suite;
 }
