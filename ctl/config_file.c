@@ -148,6 +148,15 @@ static int read_document(struct config *config)
     return err ? err : each_key(config, root, "", visit_top, &links);
 }
 
+/* Bytes that are no text have an offset, and no line. */
+static size_t line_of_problem(const yaml_parser_t *parser, const char *text, size_t bytes)
+{
+    size_t line = parser->problem_mark.line + 1;
+    for (size_t i = 0; parser->error == YAML_READER_ERROR && i < parser->problem_offset && i < bytes; i++)
+        line += text[i] == '\n';
+    return line;
+}
+
 static int parse(struct config *config, const char *text, size_t bytes)
 {
     yaml_parser_t parser;
@@ -157,7 +166,7 @@ static int parse(struct config *config, const char *text, size_t bytes)
     int err = 0;
     for (int document = 0; !err && !parser.stream_end_produced; document++) {
         if (!yaml_parser_load(&parser, &config->document)) {
-            err = fail_at(config, parser.problem_mark.line + 1, "",
+            err = fail_at(config, line_of_problem(&parser, text, bytes), "",
                           parser.problem ? parser.problem : "this is not YAML");
             break;
         }

@@ -166,9 +166,10 @@ static int talk(struct exchange *exchange, const char *path, const char *line, c
     return err ? err : (int)*length;
 }
 
-static int ask_line(const char *path, const char *line, char *answer, json_t **reply, struct fault *fault)
+static int ask_line(const char *path, const char *line, int timeout_ms, char *answer, json_t **reply,
+                    struct fault *fault)
 {
-    struct exchange exchange = {.fd = -1, .deadline_ms = now_ms() + CONTROL_CLIENT_TIMEOUT_MS};
+    struct exchange exchange = {.fd = -1, .deadline_ms = now_ms() + timeout_ms};
     ssize_t length = 0;
     int err = talk(&exchange, path, line, answer, &length);
     if (err)
@@ -184,6 +185,13 @@ static int ask_line(const char *path, const char *line, char *answer, json_t **r
     else
         json_decref(json);
     return err;
+}
+
+/* A reload removes links, each of which is drained first. */
+static int timeout_of(const json_t *request)
+{
+    const char *command = json_string_value(json_object_get(request, "command"));
+    return command && strcmp(command, "reload") == 0 ? CONTROL_CLIENT_RELOAD_MS : CONTROL_CLIENT_TIMEOUT_MS;
 }
 
 /* The request as one line, its newline included: what is written at once arrives at once. */
@@ -203,7 +211,7 @@ int control_client_ask(const char *path, const json_t *request, json_t **reply, 
     char *line = dump_line(request);
     char *answer = malloc(CONTROL_CLIENT_REPLY_BYTES);
     int err = line && answer
-                  ? ask_line(path, line, answer, reply, fault)
+                  ? ask_line(path, line, timeout_of(request), answer, reply, fault)
                   : fault_set(fault, FAULT_RUNTIME, ENOMEM, "cannot make a request: %s", strerror(ENOMEM));
     free(line);
     free(answer);

@@ -4,8 +4,8 @@
  * way. `{"command":"set","link":"web1","settings":{"retry-max":"20"}}` is answered by `{"ok":true}` or by
  * `{"ok":false,"exit":2,"message":"why"}`; `exit` is an exit status of INTERFACES.md.
  *
- * The whole exchange takes at most CONTROL_CLIENT_TIMEOUT_MS: a stopped process accepts a connection (the
- * kernel does) and never answers. No global state. */
+ * The whole exchange takes at most CONTROL_CLIENT_TIMEOUT_MS, or for a reload CONTROL_CLIENT_RELOAD_MS: a stopped process
+ * accepts a connection (the kernel does) and never answers. No global state. */
 #ifndef VMLANE_CTL_CONTROL_CLIENT_H
 #define VMLANE_CTL_CONTROL_CLIENT_H
 
@@ -14,6 +14,7 @@
 #include <jansson.h>
 
 #define CONTROL_CLIENT_TIMEOUT_MS  2000
+#define CONTROL_CLIENT_RELOAD_MS   60000 /* removing 256 busy links takes 26 s */
 #define CONTROL_CLIENT_REPLY_BYTES 65536
 
 /* Sends `request` to the socket `path`. Returns 0 if the answer says ok; `reply` (may be null) is then the

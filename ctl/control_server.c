@@ -51,7 +51,7 @@ void control_server_close(struct control_server *server)
 int control_server_polls(const struct control_server *server, struct pollfd *polls)
 {
     int count = 0;
-    polls[count++] = (struct pollfd){.fd = server->fd, .events = POLLIN};
+    polls[count++] = (struct pollfd){.fd = server->is_short ? -1 : server->fd, .events = POLLIN};
     for (int i = 0; i < CONTROL_CLIENTS_MAX; i++) {
         if (server->client[i].fd >= 0)
             polls[count++] = (struct pollfd){.fd = server->client[i].fd, .events = POLLIN};
@@ -81,12 +81,23 @@ static struct control_client *place_for_client(struct control_server *server)
     return oldest;
 }
 
+/* A connection that cannot be taken stays readable: waited for, it would keep the control thread going round. */
+static void note_shortage(struct control_server *server, int error)
+{
+    bool is_short = error == EMFILE || error == ENFILE || error == ENOBUFS || error == ENOMEM;
+    if (is_short && !server->is_short)
+        log_line(LOG_LEVEL_WARN, "control", "a client cannot be taken: %s", strerror(error));
+    server->is_short = is_short;
+}
+
 static void accept_clients(struct control_server *server, uint64_t now_ns)
 {
     for (int accepted = 0; accepted < CONTROL_CLIENTS_MAX; accepted++) {
         int fd = accept4(server->fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
-        if (fd < 0)
+        if (fd < 0) {
+            note_shortage(server, errno);
             return;
+        }
         if (!allowed(fd)) {
             log_line(LOG_LEVEL_WARN, "control", "a client of another user was turned away");
             close(fd);
@@ -127,6 +138,9 @@ static void serve_client(const struct control_server *server, struct control_cli
     const char *end = memchr(client->line, '\n', client->bytes);
     if (end)
         answer(server, client, (size_t)(end - client->line));
+    else if (client->bytes == sizeof client->line)
+        log_line(LOG_LEVEL_WARN, "control", "a request of more than %zu bytes was cut off",
+                 sizeof client->line);
     if (end || client->bytes == sizeof client->line)
         cut(client);
 }

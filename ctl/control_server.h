@@ -33,6 +33,8 @@ struct control_client {
 
 struct control_server {
     int fd;
+    bool
+        is_short; /* a client could not be taken for lack of a descriptor: it is not waited for, but looked for later */
     struct unix_binding binding;
     control_handler *handle;
     void *context;

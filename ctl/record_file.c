@@ -84,7 +84,8 @@ static int write_head(int fd, const char *path, const char *build, struct fault 
     return err ? fail(fault, "write", path, -err) : 0;
 }
 
-static int check_old(int fd, const char *path, off_t length, uint64_t *cut_bytes, struct fault *fault)
+static int check_old(int fd, const char *path, const char *build, off_t length, uint64_t *cut_bytes,
+                     struct fault *fault)
 {
     char head[HEAD_BYTES_MAX];
     off_t whole;
@@ -101,7 +102,7 @@ static int check_old(int fd, const char *path, off_t length, uint64_t *cut_bytes
     if (err)
         return fail(fault, "mend", path, -err);
     *cut_bytes = (uint64_t)(length - whole);
-    return 0;
+    return whole == 0 ? write_head(fd, path, build, fault) : 0; /* what there was of a head is cut off */
 }
 
 int record_file_append(const char *path, const char *build, uint64_t *cut_bytes, struct fault *fault)
@@ -123,7 +124,7 @@ int record_file_append(const char *path, const char *build, uint64_t *cut_bytes,
     else if (status.st_size == 0)
         err = write_head(fd, path, build, fault);
     else
-        err = check_old(fd, path, status.st_size, cut_bytes, fault);
+        err = check_old(fd, path, build, status.st_size, cut_bytes, fault);
     if (err) {
         close(fd);
         return err;

@@ -26,6 +26,8 @@ int signals_open(struct signals *signals, enum signals_of of, struct fault *faul
     signals->of = of;
     sigprocmask(SIG_BLOCK, &set, &signals->before);
     signal(SIGPIPE, SIG_IGN);
+    if (of == SIGNALS_OF_EXEC)
+        signal(SIGCHLD, SIG_DFL); /* inherited as ignored, the command's end would not be told */
     signals->fd = signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK);
     if (signals->fd < 0)
         return fault_set(fault, FAULT_RUNTIME, errno, "cannot listen for signals: %s", strerror(errno));

@@ -88,13 +88,12 @@ static _Noreturn void become(const struct exec *exec, int report)
     int number = (int)exec->program.options.fd_number;
     if (report == number)
         report = fcntl(report, F_DUPFD_CLOEXEC, number + 1);
-    if (exec->socket == number)
-        fcntl(number, F_SETFD, 0);
-    else
-        dup2(exec->socket, number);
+    bool has_socket =
+        exec->socket == number ? fcntl(number, F_SETFD, 0) == 0 : dup2(exec->socket, number) >= 0;
     thread_allow_all();
     signals_restore(&exec->program.signals);
-    execvp(exec->argv[0], exec->argv);
+    if (has_socket)
+        execvp(exec->argv[0], exec->argv);
     int error = errno;
     ssize_t told = write(report, &error, sizeof error);
     (void)told;

@@ -322,7 +322,8 @@ int vmlane_options_parse(struct vmlane_options *options, enum vmlane_command com
     make_table(table, command);
     optind = 0; /* getopt begins anew, whatever it was in the middle of */
     opterr = 0;
-    const char *letters = command == VMLANE_EXEC ? "+:h" : ":h"; /* +: what follows is the command's */
+    /* +: what follows is the command's */
+    const char *letters = command == VMLANE_EXEC ? "+:h" : command == VMLANE_LINK_ADD ? ":" : ":h";
     for (int number; (number = getopt_long(argc, argv, letters, table, NULL)) != -1;) {
         if (number == '?' || number == ':')
             return bad_option(number, command, argv, fault);

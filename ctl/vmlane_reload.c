@@ -17,9 +17,9 @@ static const char *const outcome_name[OUTCOME_COUNT] = {"added", "removed", "rep
 struct reload {
     struct engine *engine;
     const struct vmlane_options *before;
-    const struct vmlane_options *now;
-    struct link_config *old; /* room for one of each link that the file has now */
-    bool *handled;           /* likewise: its ports are seen to */
+    struct vmlane_options *now; /* where a change failed, what runs instead: the next reload tries it anew */
+    struct link_config *old;    /* room for one of each link that the file has now */
+    bool *handled;              /* likewise: its ports are seen to */
     json_t *list[OUTCOME_COUNT];
     uint32_t failures;
     struct fault first; /* of the failures */
@@ -93,8 +93,10 @@ static void replace(struct reload *reload)
         reload->old[i] = link->config;
         reload->old[i].policy = *link->policy;
         reload->handled[i] = true;
-        if (!remove_link(reload, link))
-            reload->old[i].name[0] = '\0'; /* it runs on as it was */
+        if (!remove_link(reload, link)) { /* it runs on as it was */
+            reload->now->link[i] = reload->old[i];
+            reload->old[i].name[0] = '\0';
+        }
     }
     for (uint32_t i = 0; i < reload->now->links; i++) {
         const struct link_config *old = &reload->old[i];
@@ -104,9 +106,10 @@ static void replace(struct reload *reload)
             continue;
         if (add_link(reload, &reload->now->link[i]))
             note(reload, REPLACED, old->name);
-        else if (engine_add_link(reload->engine, old, &back, &fault) == 0)
+        else if (engine_add_link(reload->engine, old, &back, &fault) == 0) {
             log_line(LOG_LEVEL_WARN, old->name, "runs on its old ports again");
-        else
+            reload->now->link[i] = *old;
+        } else
             log_line(LOG_LEVEL_ERROR, old->name, "is gone, for its old ports are not to be had either: %s",
                      fault.text);
     }
@@ -134,7 +137,7 @@ static bool change(struct reload *reload, struct link *link, const struct link_c
 }
 
 /* One link that the file has, and that has the ports of the file if it runs. */
-static void bring_about(struct reload *reload, const struct link_config *now)
+static void bring_about(struct reload *reload, struct link_config *now)
 {
     struct fault fault;
     int err = 0;
@@ -148,9 +151,11 @@ static void bring_about(struct reload *reload, const struct link_config *now)
     struct link_config running = link->config;
     running.policy = *link->policy;
     bool differs = change(reload, link, before ? before : &running, now, &fault, &err);
-    if (err)
+    if (err) {
         note_failure(reload, &fault);
-    else
+        *now = link->config;
+        now->policy = *link->policy;
+    } else
         note(reload, differs ? CHANGED : UNCHANGED, now->name);
 }
 

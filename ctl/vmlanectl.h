@@ -108,6 +108,12 @@ void vmlanectl_result_open(struct vmlanectl_result *result);
  * with a message. */
 int vmlanectl_result_write(struct vmlanectl *ctl, struct vmlanectl_result *result);
 
+/* Writes a file whole or not at all: beside it under a name that no collector reads, then renamed; what is there and is no
+ * file, such as a device, is written to as it is. `what` is what messages call it. Returns an exit status, with its message
+ * given. */
+int vmlanectl_write_file(struct vmlanectl *ctl, const char *what, const char *path, const char *text,
+                         size_t bytes);
+
 /* One JSON value on a line of its own; takes the reference. Null is told as lack of memory. */
 int vmlanectl_write_json(struct vmlanectl *ctl, json_t *json);
 

@@ -56,12 +56,11 @@ int vmlanectl_ask(struct vmlanectl *ctl, const struct snapshot_process *process,
     if (err == 0)
         return EXIT_DONE;
     if (err == -ETIMEDOUT && process->life == STATS_STOPPED)
-        return vmlanectl_fail_text(
-            ctl, FAULT_RUNTIME,
-            "cannot change %s: its process %u is stopped and did not answer "
-            "within %d s ('kill -CONT %u' lets a stopped process go on; what was asked "
-            "may then still be done)",
-            what, process->pid, CONTROL_CLIENT_TIMEOUT_MS / 1000, process->pid);
+        return vmlanectl_fail_text(ctl, FAULT_RUNTIME,
+                                   "cannot change %s: its process %u is stopped and did not answer ('kill "
+                                   "-CONT %u' lets a stopped process go on; what was asked "
+                                   "may then still be done)",
+                                   what, process->pid, process->pid);
     return vmlanectl_fail_text(ctl, fault.kind, "cannot change %s: %s", what, fault.text);
 }
 
@@ -285,6 +284,9 @@ static int find_pinned(struct vmlanectl *ctl, const struct vmlanectl_arguments *
     const char *name = arguments->operand[0], *pid = arguments->value[OPTION_PROCESS];
     size_t count = 0;
     *link = stats_snapshot_find_link(snapshot, name, process);
+    if (*link && pid && strtoul(pid, NULL, 10) != (*process)->pid)
+        return vmlanectl_fail_text(ctl, FAULT_NOT_FOUND, "link \"%s\" is of process %u, not of %s", name,
+                                   (*process)->pid, pid);
     if (*link)
         return EXIT_DONE;
     *process = process_of_worker(snapshot, name, &count);

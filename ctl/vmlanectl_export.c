@@ -3,11 +3,8 @@
 #include "vmlanectl_sampler.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* The metrics as a text of the caller's, or null with a status. */
@@ -49,39 +46,6 @@ static int print_once(struct vmlanectl *ctl)
 
 /* --- a text file for node_exporter --- */
 
-static int write_all(int fd, const char *text, size_t bytes)
-{
-    while (bytes > 0) {
-        ssize_t written = write(fd, text, bytes);
-        if (written < 0 && errno != EINTR)
-            return -errno;
-        if (written > 0) {
-            text += written;
-            bytes -= (size_t)written;
-        }
-    }
-    return 0;
-}
-
-/* Whole or not at all: written beside it under a name that no collector reads, then renamed. */
-static int replace_file(struct vmlanectl *ctl, const char *file, const char *text, size_t bytes)
-{
-    char aside[PATH_MAX];
-    if ((size_t)snprintf(aside, sizeof aside, "%s.%d.new", file, (int)getpid()) >= sizeof aside)
-        return vmlanectl_fail_text(ctl, FAULT_USAGE, "the name of the text file is too long");
-    int fd = open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    int err = fd < 0 ? -errno : write_all(fd, text, bytes);
-    if (fd >= 0 && close(fd) != 0 && !err)
-        err = -errno;
-    if (!err && rename(aside, file) != 0)
-        err = -errno;
-    if (!err)
-        return EXIT_DONE;
-    if (fd >= 0)
-        unlink(aside);
-    return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write text file \"%s\": %s", file, strerror(-err));
-}
-
 /* Once, or with --interval until told to end. */
 static int write_files(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments)
 {
@@ -100,7 +64,7 @@ static int write_files(struct vmlanectl *ctl, const struct vmlanectl_arguments *
     do {
         char *text = make_text(ctl, &bytes, &status);
         if (text)
-            status = replace_file(ctl, file, text, bytes);
+            status = vmlanectl_write_file(ctl, "text file", file, text, bytes);
         free(text);
         if (times.steps_left != UINT64_MAX && --times.steps_left == 0)
             again = false;

@@ -12,8 +12,12 @@ static int add_link(struct vmlanectl *ctl, const struct vmlanectl_arguments *arg
         json_decref(words);
         return vmlanectl_fail_text(ctl, FAULT_USAGE, "--keep-stats goes with 'vmlanectl link remove'");
     }
-    for (size_t i = 2; i < arguments->operand_count; i++)
-        json_array_append_new(words, json_string(arguments->operand[i]));
+    for (size_t i = 2; i < arguments->operand_count; i++) {
+        if (json_array_append_new(words, json_string(arguments->operand[i])) == 0)
+            continue;
+        json_decref(words);
+        return vmlanectl_fail_text(ctl, FAULT_USAGE, "word %zu of link add is not UTF-8 text", i + 1);
+    }
     int status = vmlanectl_find_process(ctl, arguments, &snapshot, &process);
     if (status) {
         json_decref(words);
@@ -36,6 +40,9 @@ static int remove_link(struct vmlanectl *ctl, const struct vmlanectl_arguments *
         return vmlanectl_fail_text(ctl, FAULT_USAGE,
                                    "link remove does not take \"%s\" (see 'vmlanectl link --help')",
                                    arguments->operand[2]);
+    if (arguments->given[OPTION_PROCESS])
+        return vmlanectl_fail_text(
+            ctl, FAULT_USAGE, "--process goes with 'vmlanectl link add': a link that runs has its process");
     int status = vmlanectl_find_link(ctl, arguments->operand[1], &snapshot, &link, &process);
     if (status)
         return status;

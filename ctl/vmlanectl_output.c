@@ -1,9 +1,13 @@
 #include "vmlanectl.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void say_list(struct vmlanectl *ctl, const char *level, const char *format, va_list arguments)
 {
@@ -66,6 +70,42 @@ int vmlanectl_result_write(struct vmlanectl *ctl, struct vmlanectl_result *resul
     if (err == -EPIPE)
         return FAULT_RUNTIME;
     return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write to standard output: %s", strerror(-err));
+}
+
+static int write_whole(int fd, const char *text, size_t bytes)
+{
+    while (bytes > 0) {
+        ssize_t written = write(fd, text, bytes);
+        if (written < 0 && errno != EINTR)
+            return -errno;
+        if (written > 0) {
+            text += written;
+            bytes -= (size_t)written;
+        }
+    }
+    return 0;
+}
+
+int vmlanectl_write_file(struct vmlanectl *ctl, const char *what, const char *path, const char *text,
+                         size_t bytes)
+{
+    char aside[PATH_MAX];
+    struct stat status;
+    bool in_place = stat(path, &status) == 0 && !S_ISREG(status.st_mode); /* a device or a pipe stays one */
+    if ((size_t)snprintf(aside, sizeof aside, "%s.%d.new", path, (int)getpid()) >= sizeof aside)
+        return vmlanectl_fail_text(ctl, FAULT_USAGE, "the name of the %s is too long", what);
+    int fd = in_place ? open(path, O_WRONLY | O_CLOEXEC)
+                      : open(aside, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
+    int err = fd < 0 ? -errno : write_whole(fd, text, bytes);
+    if (fd >= 0 && close(fd) != 0 && !err)
+        err = -errno;
+    if (!err && !in_place && rename(aside, path) != 0)
+        err = -errno;
+    if (!err)
+        return EXIT_DONE;
+    if (fd >= 0 && !in_place)
+        unlink(aside);
+    return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write %s \"%s\": %s", what, path, strerror(-err));
 }
 
 int vmlanectl_write_json(struct vmlanectl *ctl, json_t *json)

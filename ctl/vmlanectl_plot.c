@@ -7,23 +7,15 @@
 #include <string.h>
 #include <unistd.h>
 
-/* To a file, which appears whole or not at all but for a crash in between; or to standard output. */
 static int write_page(struct vmlanectl *ctl, const char *path, struct vmlanectl_result *page)
 {
-    struct vmlanectl to_file = *ctl;
     if (!path)
         return vmlanectl_result_write(ctl, page);
-    to_file.out = fopen(path, "we");
-    if (!to_file.out) {
-        int err = errno;
-        fclose(page->stream);
-        free(page->text);
-        return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write page \"%s\": %s", path, strerror(err));
-    }
-    int status = vmlanectl_result_write(&to_file, page);
-    if (fclose(to_file.out) != 0 && status == EXIT_DONE)
-        status =
-            vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write page \"%s\": %s", path, strerror(errno));
+    bool whole = ferror(page->stream) == 0;
+    int status = fclose(page->stream) == 0 && whole
+                     ? vmlanectl_write_file(ctl, "page", path, page->text, page->bytes)
+                     : vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot make the page: %s", strerror(ENOMEM));
+    free(page->text);
     return status;
 }
 

@@ -152,6 +152,25 @@ START_TEST(a_port_that_cannot_be_had_is_said_and_the_old_one_comes_back)
 }
 END_TEST
 
+/* What a failed change left running is what the next file is compared with, not what the failed one said. */
+START_TEST(a_change_that_failed_is_tried_anew)
+{
+    int fd = tap_hold("vm9", 0);
+    write_links("park", "  web2: {a: 'null', b: tap:vm2, idle: park}\n");
+    start(2);
+    write_links("park", "  web2: {a: 'null', b: tap:vm9, idle: spin}\n");
+    struct outcome outcome = run_vmlanectl("reload", NULL);
+    assert_fails(&outcome, EXIT_IN_USE, "1 of the file's changes failed");
+    ck_assert_str_eq(get("web2", "idle"), "idle=park\n");
+    write_links("park", "  web2: {a: 'null', b: tap:vm2, idle: spin}\n");
+    outcome = run_vmlanectl("reload", NULL);
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    ck_assert_str_eq(get("web2", "idle"), "idle=spin\n");
+    close(fd);
+    vmlane_kill(&vmlane, SIGTERM);
+}
+END_TEST
+
 START_TEST(sighup_reloads_where_there_is_a_file)
 {
     write_links("park", "");
@@ -186,6 +205,7 @@ Suite *config_suite(void)
     tcase_add_test(test_case, reload_applies_the_difference_and_nothing_else);
     tcase_add_test(test_case, a_fault_in_the_new_file_changes_nothing);
     tcase_add_test(test_case, a_port_that_cannot_be_had_is_said_and_the_old_one_comes_back);
+    tcase_add_test(test_case, a_change_that_failed_is_tried_anew);
     tcase_add_test(test_case, sighup_reloads_where_there_is_a_file);
     tcase_add_test(test_case, without_a_file_there_is_nothing_to_reload);
     return suite;

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -34,6 +35,47 @@ START_TEST(the_exit_status_is_the_commands)
                       outcome.err);
         ck_assert_str_eq(outcome.err, "");
     }
+    assert_nothing_left();
+}
+END_TEST
+
+static void ignore_children(void *unused)
+{
+    (void)unused;
+    signal(SIGCHLD, SIG_IGN); /* as many a daemon does; it is inherited */
+}
+
+START_TEST(the_exit_status_is_the_commands_whatever_the_parent_ignores)
+{
+    const char *const argv[] = {
+        text_of("%s/vmlane", scenario_build), "exec", "--b", "null", "--", "sh", "-c", "exit 7", NULL};
+    struct outcome outcome = run_program_with(argv, ignore_children, NULL);
+    ck_assert_int_eq(outcome.status, 7);
+    assert_nothing_left();
+}
+END_TEST
+
+static void few_descriptors(void *unused)
+{
+    (void)unused;
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){.rlim_cur = 256, .rlim_max = 256});
+}
+
+START_TEST(a_command_is_not_run_without_its_socket)
+{
+    const char *const argv[] = {text_of("%s/vmlane", scenario_build),
+                                "exec",
+                                "--b",
+                                "null",
+                                "--fd",
+                                "1000",
+                                "--",
+                                "touch",
+                                in_folder("ran"),
+                                NULL};
+    struct outcome outcome = run_program_with(argv, few_descriptors, NULL);
+    assert_fails(&outcome, 126, "cannot run \"touch\": Bad file descriptor");
+    ck_assert(!path_exists(in_folder("ran")));
     assert_nothing_left();
 }
 END_TEST
@@ -175,6 +217,8 @@ Suite *exec_suite(void)
     Suite *suite = suite_create("exec");
     TCase *test_case = scenario_case(suite, "exec");
     tcase_add_test(test_case, the_exit_status_is_the_commands);
+    tcase_add_test(test_case, the_exit_status_is_the_commands_whatever_the_parent_ignores);
+    tcase_add_test(test_case, a_command_is_not_run_without_its_socket);
     tcase_add_test(test_case, its_own_failures_are_told_apart_as_with_env);
     tcase_add_test(test_case, the_command_inherits_its_socket_and_nothing_else_of_vmlane);
     tcase_add_test(test_case, frames_go_both_ways);

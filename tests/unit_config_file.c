@@ -136,6 +136,7 @@ static const struct {
     {"link:\n\tweb1:\n", ":2: "},
     {"link: {\n", ": "},
     {"link: {}\n---\nlink: {}\n", "a second document begins"},
+    {"# one\n# two\nlog-level: in\xe4\n", ":3: "},
     {"log-level: \"in\\0fo\"\n", ":1: log-level: a single value is expected"},
 };
 

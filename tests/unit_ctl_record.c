@@ -96,6 +96,50 @@ START_TEST(an_unfinished_line_is_cut_off_when_recording_goes_on)
 }
 END_TEST
 
+/* As a crash in the first moment, or an editor, leaves it. */
+START_TEST(an_unfinished_head_is_written_anew)
+{
+    struct owner owner = {.links = {"web1"}};
+    owner_start(&owner);
+    record("0.05", "1");
+    ck_assert_int_eq(truncate(record_path(), (off_t)strcspn(content(record_path()), "\n")), 0);
+    record("0.05", "2");
+    owner_kill(&owner);
+    char *text = content(record_path());
+    ck_assert_int_eq(strncmp(text, "{\"vmlane_record\":1,", 19), 0);
+    ck_assert_uint_eq(count_of(text, "\n"), 3);
+}
+END_TEST
+
+START_TEST(a_page_that_cannot_be_written_leaves_the_old_one)
+{
+    struct owner owner = {.links = {"web1"}};
+    owner_start(&owner);
+    record("0.05", "2");
+    owner_kill(&owner);
+    struct run run = RUN("plot", record_path(), "--output", "/dev/full");
+    ck_assert_int_eq(run.status, FAULT_RUNTIME);
+    assert_has(run.err, "cannot write page \"/dev/full\": No space left on device");
+    run_free(&run);
+    struct rlimit before, small = {.rlim_cur = 4096};
+    char page[200];
+    snprintf(page, sizeof page, "%s.html", record_path());
+    FILE *file = fopen(page, "w");
+    fputs("the old one", file);
+    fclose(file);
+    signal(SIGXFSZ, SIG_IGN);
+    ck_assert_int_eq(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    setrlimit(RLIMIT_FSIZE, &small); /* no assertion until it is lifted: Check itself writes a file */
+    run = RUN("plot", record_path(), "--output", page);
+    setrlimit(RLIMIT_FSIZE, &before);
+    ck_assert_int_eq(run.status, FAULT_RUNTIME);
+    assert_has(run.err, "cannot write page");
+    run_free(&run);
+    ck_assert_str_eq(content(page), "the old one");
+}
+END_TEST
+
 START_TEST(a_line_that_does_not_fit_is_taken_back)
 {
     struct fault fault;
@@ -329,6 +373,8 @@ Suite *ctl_record_suite(void)
     tcase_add_checked_fixture(file, open_folder, close_folder);
     tcase_add_test(file, a_record_has_a_head_and_a_line_an_interval);
     tcase_add_test(file, an_unfinished_line_is_cut_off_when_recording_goes_on);
+    tcase_add_test(file, an_unfinished_head_is_written_anew);
+    tcase_add_test(file, a_page_that_cannot_be_written_leaves_the_old_one);
     tcase_add_test(file, a_line_that_does_not_fit_is_taken_back);
     tcase_add_test(file, what_is_no_record_is_left_alone);
     tcase_add_test(file, a_record_of_another_version_is_refused);
