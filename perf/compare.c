@@ -5,15 +5,14 @@
  * is of two runs of the same round. What is missing or fails is in the table, with the reason. */
 #include "compare.h"
 #include "compare_station.h"
+#include "stage.h"
 #include "traffic.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -136,7 +135,7 @@ const struct metric_info metrics[METRIC_COUNT] = {
 struct compare_settings settings;
 struct compare_table table;
 
-static char folder[RELAY_FOLDER_BYTES];
+static char folder[STAGE_FOLDER_BYTES];
 static cpu_set_t all_cpus;
 static uint64_t deadline_ns;
 
@@ -492,56 +491,13 @@ static void make_cells(void)
     }
 }
 
-/* Why nothing can be measured here, or NULL. Afterwards this process is in its own namespace. */
-static const char *find_obstacle(void)
-{
-    static char reason[160];
-    const char *missing;
-    if (settings.common.cpu_count < 2)
-        return "needs two CPUs, this process may use one";
-    if (!relay_vmlane_path(&missing))
-        return missing;
-    if (access("/dev/net/tun", R_OK | W_OK) != 0) {
-        snprintf(reason, sizeof(reason), "needs /dev/net/tun: %s", strerror(errno));
-        return reason;
-    }
-    int err = traffic_enter_netns();
-    if (err) {
-        snprintf(reason, sizeof(reason), "needs a network namespace of its own: %s (run as root)",
-                 strerror(-err));
-        return reason;
-    }
-    return NULL;
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status, (void)kind, (void)walk;
-    remove(path);
-    return 0;
-}
-
-/* Of this process and, where sessions are scheduled as groups, of this session. */
-static void set_priority(int nice)
-{
-    FILE *group = fopen("/proc/self/autogroup", "we");
-    if (setpriority(PRIO_PROCESS, 0, nice) != 0)
-        fprintf(stderr, "warning compare: --urgent: %s\n", strerror(errno));
-    if (group) {
-        fprintf(group, "%d", nice);
-        fclose(group);
-    }
-}
-
 static int measure_all(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/vmlane-perf-XXXXXX");
-    if (!mkdtemp(folder)) {
-        fprintf(stderr, "error compare: cannot make a folder in /tmp: %s\n", strerror(errno));
-        return -errno;
-    }
+    int err = stage_folder_make(folder, "compare");
+    if (err)
+        return err;
     if (settings.urgent)
-        set_priority(-20);
+        stage_priority(-20, "compare");
     const unsigned *cpus = settings.common.cpus;
     deadline_ns = bench_now_ns() + (settings.common.full ? DEADLINE_FULL : DEADLINE_QUICK);
     sched_getaffinity(0, sizeof(all_cpus), &all_cpus);
@@ -550,8 +506,8 @@ static int measure_all(void)
     run_rounds();
     table.line_after_ns = bench_line_calibrate(cpus[0], cpus[1]);
     if (settings.urgent)
-        set_priority(0);
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+        stage_priority(0, "compare");
+    stage_folder_remove(folder, "compare");
     return 0;
 }
 
@@ -567,7 +523,7 @@ int main(int argc, char **argv)
         return BENCH_EXIT_FAILED;
     }
     make_cells();
-    const char *obstacle = find_obstacle();
+    const char *obstacle = traffic_obstacle(settings.common.cpu_count);
     if (obstacle)
         fprintf(stderr, "warning compare: unavailable: %s\n", obstacle);
     else

@@ -5,15 +5,14 @@
  * close in time. Each run has its own processes, sockets and tap, in a network namespace of the benchmark's. */
 #include "bench.h"
 #include "relay.h"
+#include "stage.h"
 #include "traffic.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -103,7 +102,7 @@ struct table {
 
 static struct settings settings;
 static struct table table;
-static char folder[RELAY_FOLDER_BYTES];
+static char folder[STAGE_FOLDER_BYTES];
 static cpu_set_t all_cpus;
 
 static void sleep_ms(uint64_t ms)
@@ -688,67 +687,24 @@ static void free_all(void)
         free(table.probes[i / 2][i % 2]);
 }
 
-/* Why nothing can be measured here, or NULL. Afterwards this process is in its own namespace. */
-static const char *find_obstacle(void)
-{
-    static char reason[160];
-    const char *missing;
-    if (settings.common.cpu_count < 2)
-        return "needs two CPUs, this process may use one";
-    if (!relay_vmlane_path(&missing))
-        return missing;
-    if (access("/dev/net/tun", R_OK | W_OK) != 0) {
-        snprintf(reason, sizeof(reason), "needs /dev/net/tun: %s", strerror(errno));
-        return reason;
-    }
-    int err = traffic_enter_netns();
-    if (err) {
-        snprintf(reason, sizeof(reason), "needs a network namespace of its own: %s (run as root)",
-                 strerror(-err));
-        return reason;
-    }
-    return NULL;
-}
-
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status, (void)kind, (void)walk;
-    remove(path);
-    return 0;
-}
-
-/* Of this process and, where sessions are scheduled as groups, of this session. */
-static void set_priority(int nice)
-{
-    FILE *group = fopen("/proc/self/autogroup", "we");
-    if (setpriority(PRIO_PROCESS, 0, nice) != 0)
-        fprintf(stderr, "warning forward: --urgent: %s\n", strerror(errno));
-    if (group) {
-        fprintf(group, "%d", nice);
-        fclose(group);
-    }
-}
-
 static int measure(void)
 {
-    snprintf(folder, sizeof(folder), "/tmp/vmlane-perf-XXXXXX");
-    if (!mkdtemp(folder)) {
-        fprintf(stderr, "error forward: cannot make a folder in /tmp: %s\n", strerror(errno));
-        return -errno;
-    }
+    int err = stage_folder_make(folder, "forward");
+    if (err)
+        return err;
     if (settings.urgent)
-        set_priority(-20);
+        stage_priority(-20, "forward");
     const unsigned *cpus = settings.common.cpus;
     sched_getaffinity(0, sizeof(all_cpus), &all_cpus);
     table.line_before_ns = bench_line_calibrate(cpus[0], cpus[1]);
     sched_setaffinity(0, sizeof(all_cpus), &all_cpus);
-    int err = run_rounds();
+    err = run_rounds();
     if (!err)
         err = measure_idles();
     table.line_after_ns = bench_line_calibrate(cpus[0], cpus[1]);
     if (settings.urgent)
-        set_priority(0);
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+        stage_priority(0, "forward");
+    stage_folder_remove(folder, "forward");
     return err;
 }
 
@@ -770,7 +726,7 @@ int main(int argc, char **argv)
         free_all();
         return BENCH_EXIT_FAILED;
     }
-    const char *obstacle = find_obstacle();
+    const char *obstacle = traffic_obstacle(settings.common.cpu_count);
     if (obstacle)
         fprintf(stderr, "warning forward: unavailable: %s\n", obstacle);
     else

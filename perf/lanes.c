@@ -5,15 +5,14 @@
  * so that what is compared was measured within the same minute. */
 #include "lanes.h"
 #include "relay.h"
+#include "stage.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -224,13 +223,6 @@ static void print_noise(const char *when, const double us[2])
     printf("%s: a sleep of 50 us takes %.0f us (p50), %.0f us (p99.9)\n", when, us[0], us[1]);
 }
 
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status, (void)kind, (void)walk;
-    remove(path);
-    return 0;
-}
-
 /* Why nothing can be measured here, or NULL. */
 static const char *find_obstacle(void)
 {
@@ -247,18 +239,6 @@ static const char *find_obstacle(void)
     return NULL;
 }
 
-/* Of this process, its children and, where sessions are scheduled as groups, of this session. */
-static void set_priority(int nice)
-{
-    FILE *group = fopen("/proc/self/autogroup", "we");
-    if (setpriority(PRIO_PROCESS, 0, nice) != 0)
-        fprintf(stderr, "warning lanes: --urgent: %s\n", strerror(errno));
-    if (group) {
-        fprintf(group, "%d", nice);
-        fclose(group);
-    }
-}
-
 static int prepare(void)
 {
     int err = lanes_run_prepare();
@@ -266,12 +246,7 @@ static int prepare(void)
         return err;
     snprintf(lanes_settings.cpus, sizeof(lanes_settings.cpus), "%u,%u", lanes_settings.common.cpus[0],
              lanes_settings.common.cpus[1]);
-    snprintf(lanes_settings.folder, sizeof(lanes_settings.folder), "/tmp/vmlane-lanes-XXXXXX");
-    if (!mkdtemp(lanes_settings.folder)) {
-        fprintf(stderr, "error lanes: cannot make a folder in /tmp: %s\n", strerror(errno));
-        return -errno;
-    }
-    return 0;
+    return stage_folder_make(lanes_settings.folder, "lanes");
 }
 
 static int measure(void)
@@ -319,13 +294,12 @@ int main(int argc, char **argv)
     } else {
         err = prepare();
         if (!err && lanes_settings.urgent)
-            set_priority(-20);
+            stage_priority(-20, "lanes");
         if (!err)
             err = measure();
         if (lanes_settings.urgent)
-            set_priority(0);
-        if (lanes_settings.folder[0])
-            nftw(lanes_settings.folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+            stage_priority(0, "lanes");
+        stage_folder_remove(lanes_settings.folder, "lanes");
         lanes_report_cells(&report);
     }
     int closed = bench_report_close(&report);

@@ -8,6 +8,7 @@
 #include "bench.h"
 #include "lanes_lab.h"
 #include "mix.h"
+#include "stage.h"
 
 #include <signal.h>
 #include <stdbool.h>
@@ -145,7 +146,7 @@ extern struct lanes_settings {
     const char *case_list, *policy_list, *device_list, *idle, *plot_folder, *unpinned, *urgent;
     uint64_t seconds, rounds, picture, patience;
     bool picture_only;
-    char folder[64];
+    char folder[STAGE_FOLDER_BYTES];
     char cpus[32];
     const char *vmlane;
 } lanes_settings;

@@ -1,7 +1,7 @@
 # Benchmarks: `make perf` builds build/perf/*. They measure and print; no test depends on their figures.
 # A peer whose package is missing is built out and shows as "unavailable".
 
-PERF_COMMON = $(BUILD)/obj/perf/bench.o
+PERF_COMMON = $(patsubst %,$(BUILD)/obj/perf/%.o,bench stage)
 PERF_RING   = $(patsubst %,$(BUILD)/obj/perf/%.o,ring ring_peers_own ring_peers_ck ring_peers_dpdk) $(PERF_COMMON)
 HAVE_CXX    = $(shell command -v g++ 2>/dev/null)
 HAVE_DPDK   = $(shell pkg-config --exists libdpdk 2>/dev/null && echo yes)

@@ -12,9 +12,9 @@
 #include "relay.h"
 #include "rig_cost.h"
 #include "scale_links.h"
+#include "stage.h"
 
 #include <errno.h>
-#include <ftw.h>
 #include <math.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -134,7 +134,7 @@ static struct work {
 static struct bench_options options;
 static const char *rounds_text, *window_text, *work_list, *plots, *urgent;
 static uint64_t window_ms;
-static char folder[RELAY_FOLDER_BYTES];
+static char folder[STAGE_FOLDER_BYTES];
 
 static const struct bench_flag flags[] = {
     {"work", "LIST", "flows,batch,frame_bytes,pages,readers,links...", &work_list},
@@ -447,13 +447,6 @@ static void show(struct bench_report *report)
         fprintf(stderr, "error scale: cannot draw in \"%s\": %s\n", plots, strerror(-err));
 }
 
-static int remove_entry(const char *path, const struct stat *status, int kind, struct FTW *walk)
-{
-    (void)status, (void)kind, (void)walk;
-    remove(path);
-    return 0;
-}
-
 int main(int argc, char **argv)
 {
     struct bench_report report;
@@ -473,17 +466,15 @@ int main(int argc, char **argv)
                 "error scale: it needs two CPUs: one is what is measured, the other what is around it\n");
         return BENCH_EXIT_FAILED;
     }
-    if (urgent && setpriority(PRIO_PROCESS, 0, -10) != 0)
-        fprintf(stderr, "warning scale: --urgent: %s\n", strerror(errno));
-    snprintf(folder, sizeof(folder), "/tmp/vmlane-scale.%ld", (long)getpid());
+    if (urgent)
+        stage_priority(-10, "scale");
     if (bench_report_open(&report, &program, options.json_path) != 0)
         return BENCH_EXIT_FAILED;
-    if (mkdir(folder, 0700) != 0 || setenv("VMLANE_STATS_DIR", folder, 1) != 0) {
-        fprintf(stderr, "error scale: cannot make \"%s\": %s\n", folder, strerror(errno));
+    if (stage_folder_make(folder, "scale") != 0)
         return BENCH_EXIT_FAILED;
-    }
+    setenv("VMLANE_STATS_DIR", folder, 1);
     run_rounds();
     show(&report);
-    nftw(folder, remove_entry, 8, FTW_DEPTH | FTW_PHYS);
+    stage_folder_remove(folder, "scale");
     return bench_report_close(&report) ? BENCH_EXIT_FAILED : 0;
 }

@@ -15,6 +15,7 @@
 #include "../shm/memory_segment.h"
 #include "../shm/vmlane_shm.h"
 #include "bench.h"
+#include "stage.h"
 
 #include <arpa/inet.h>
 #include <errno.h>
@@ -49,7 +50,6 @@
 #define COPY_FRAMES     2000000u
 #define AIM_RATIO       5.0
 #define PATH_BYTES      108u
-#define FOLDER_BYTES    64u
 
 enum subject { SHM, UNIXGRAM, SUBJECTS };
 enum metric { THROUGHPUT, BUSY, METRICS };
@@ -77,7 +77,7 @@ static const struct bench_spec spec = {
     .cpus_wanted = 2,
 };
 
-static char folder[FOLDER_BYTES];
+static char folder[STAGE_FOLDER_BYTES];
 static cpu_set_t all_cpus; /* that we may use, before we were pinned */
 static uint8_t frame[ROOM_BYTES];
 
@@ -164,7 +164,7 @@ struct ends {
 
 static void in_folder(char path[PATH_BYTES], const char *name, int side)
 {
-    snprintf(path, PATH_BYTES, "%.*s/%s%d", (int)FOLDER_BYTES, folder, name, side);
+    snprintf(path, PATH_BYTES, "%.*s/%s%d", (int)STAGE_FOLDER_BYTES, folder, name, side);
 }
 
 static int open_shm(struct ends *ends)
@@ -316,7 +316,7 @@ static int read_vmlane(struct reading *reading)
 {
     vmlane_stats *stats;
     char stats_folder[PATH_BYTES];
-    snprintf(stats_folder, sizeof(stats_folder), "%.*s/stats", (int)FOLDER_BYTES, folder);
+    snprintf(stats_folder, sizeof(stats_folder), "%.*s/stats", (int)STAGE_FOLDER_BYTES, folder);
     int err = vmlane_stats_take(&stats, stats_folder, NULL, 0);
     if (err)
         return err;
@@ -632,22 +632,14 @@ static void report_testpmd(struct bench_report *report, uint64_t rounds, const c
 static int make_folder(void)
 {
     char path[PATH_BYTES];
-    snprintf(folder, sizeof(folder), "/tmp/vmlane-perf-XXXXXX");
-    if (!mkdtemp(folder))
-        return -errno;
-    snprintf(path, sizeof(path), "%.*s/stats", (int)FOLDER_BYTES, folder);
+    int err = stage_folder_make(folder, "shm");
+    if (err)
+        return err;
+    snprintf(path, sizeof(path), "%.*s/stats", (int)STAGE_FOLDER_BYTES, folder);
     setenv("VMLANE_STATS_DIR", path, 1);
-    snprintf(path, sizeof(path), "%.*s/run", (int)FOLDER_BYTES, folder);
+    snprintf(path, sizeof(path), "%.*s/run", (int)STAGE_FOLDER_BYTES, folder);
     setenv("VMLANE_RUNTIME_DIR", path, 1);
     return 0;
-}
-
-static void remove_folder(void)
-{
-    char command[PATH_BYTES + 16];
-    snprintf(command, sizeof(command), "rm -rf '%s'", folder);
-    if (system(command) != 0)
-        fprintf(stderr, "warning shm: %s is left behind\n", folder);
 }
 
 static int read_number(const char *text, const char *name, uint64_t most, uint64_t *number)
@@ -702,7 +694,7 @@ int main(int argc, char **argv)
         report_copies(&report, rounds);
     if (!err && testpmd)
         report_testpmd(&report, testpmd_rounds, why);
-    remove_folder();
+    stage_folder_remove(folder, "shm");
     int closed = bench_report_close(&report);
     return err || closed ? BENCH_EXIT_FAILED : 0;
 }

@@ -9,6 +9,7 @@
 #include "../ring/arena.h"
 #include "../workers/writer.h"
 #include "bench.h"
+#include "stage.h"
 
 #include <errno.h>
 #include <math.h>
@@ -458,13 +459,12 @@ static int add_cells(void)
 
 static int measure(double *before_ns, double *after_ns)
 {
-    char folder[] = "/tmp/vmlane-perf-XXXXXX";
+    char folder[STAGE_FOLDER_BYTES];
     const unsigned *cpus = settings.common.cpus;
     struct run *run = mmap(NULL, sizeof(*run), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (run == MAP_FAILED)
         return -ENOMEM;
-    if (!mkdtemp(folder)) {
-        fprintf(stderr, "error stream: cannot make a folder in /tmp: %s\n", strerror(errno));
+    if (stage_folder_make(folder, "stream") != 0) {
         munmap(run, sizeof(*run));
         return -EIO;
     }
@@ -472,7 +472,7 @@ static int measure(double *before_ns, double *after_ns)
     *before_ns = bench_line_calibrate(cpus[0], cpus[1]);
     int err = run_rounds(run);
     *after_ns = bench_line_calibrate(cpus[0], cpus[1]);
-    rmdir(folder);
+    stage_folder_remove(folder, "stream");
     munmap(run, sizeof(*run));
     return err;
 }

@@ -37,12 +37,33 @@ static int write_file(const char *path, const char *text)
     return err;
 }
 
-int traffic_enter_netns(void)
+static int enter_netns(void)
 {
     if (unshare(CLONE_NEWNET) != 0)
         return -errno;
     int err = write_file("/proc/sys/net/ipv6/conf/default/disable_ipv6", "1");
     return err == -ENOENT ? 0 : err; /* a kernel without IPv6 */
+}
+
+const char *traffic_obstacle(size_t cpu_count)
+{
+    static char reason[160];
+    const char *missing;
+    if (cpu_count < 2)
+        return "needs two CPUs, this process may use one";
+    if (!relay_vmlane_path(&missing))
+        return missing;
+    if (access("/dev/net/tun", R_OK | W_OK) != 0) {
+        snprintf(reason, sizeof(reason), "needs /dev/net/tun: %s", strerror(errno));
+        return reason;
+    }
+    int err = enter_netns();
+    if (err) {
+        snprintf(reason, sizeof(reason), "needs a network namespace of its own: %s (run as root)",
+                 strerror(-err));
+        return reason;
+    }
+    return NULL;
 }
 
 /* The device's rx_packets in this namespace; 0 if it is not there. */

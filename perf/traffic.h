@@ -38,9 +38,9 @@ struct traffic {
     struct traffic_thread sink[2];
 };
 
-/* Moves the calling thread, which must be the only one, into a network namespace of its own without IPv6, so
- * that no frame is in it that we did not send. Returns 0 or -errno. */
-int traffic_enter_netns(void);
+/* Why nothing can be measured here, or NULL. Then the calling thread, which must be the only one, is in a network
+ * namespace of its own without IPv6, so that no frame is in it that we did not send. */
+const char *traffic_obstacle(size_t cpu_count);
 
 /* Binds the virtual machines' sockets at relay_vm_path. Before the relay starts. Returns 0 or -errno. */
 int traffic_open(struct traffic *traffic, const struct relay_spec *spec);
