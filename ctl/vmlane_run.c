@@ -101,7 +101,7 @@ static void help(void)
     printf("Exit status: 0 done, 1 failed at run time, 2 usage, 5 a folder was refused,\n"
            "6 a name, path or device is in use.\n\n"
            "Example:\n"
-           "  vmlane run --link web1 --a unixgram:/run/vmlane/web1.sock --b tap:vm0\n");
+           "  vmlane run --link web1 --a unixgram:/run/vm/web1.sock --b tap:vm0\n");
 }
 
 int vmlane_run_with(const struct vmlane_options *options, const struct vmlane_run_ways *ways)

@@ -213,7 +213,7 @@ static int fault_open(struct port *port, struct fault *fault)
 const struct port_ops port_fault_ops = {
     .kind = "fault",
     .address_help = "fault:KEYS:PORT",
-    .keys = "rate depth refuse p-* script stall-* dead-* (vmlane(1))",
+    .keys = "rate depth refuse p-* seed script stall-* dead-* (vmlane(1))",
     .open = fault_open,
     .rx = fault_rx,
     .tx = fault_tx,

@@ -19,7 +19,8 @@ INSTALL_MAN1     = docs/vmlane.1 docs/vmlanectl.1
 INSTALL_MAN5     = docs/vmlane.conf.5 docs/vmlane-stats.5
 INSTALL_HEADERS  = ctl/vmlane_stats.h shm/vmlane_shm.h
 INSTALL_DOCS     = README.md LICENSE docs/operations.md docs/watching.md docs/changes.md docs/architecture.md \
-                   docs/profiling.md docs/shm-protocol.md docs/vmm-qemu.md docs/vmm-passt.md docs/vmm-others.md
+                   docs/profiling.md docs/performance.md docs/macos.md docs/shm-protocol.md docs/vmm-qemu.md \
+                   docs/vmm-passt.md docs/vmm-others.md
 INSTALL_EXAMPLES = docs/examples/stats-drops.c docs/examples/shm-echo.c ctl/packaging/examples/web1.conf \
                    ctl/packaging/grafana-vmlane.json ctl/packaging/prometheus-vmlane.rules.yml
 
