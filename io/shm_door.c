@@ -15,13 +15,13 @@
 #define NS_PER_MS   UINT64_C(1000000)
 #define ACCEPTS_MAX 32u /* connections that one round takes */
 #define NO_NEWS_MS  -1
+#define FAILED_MS   10 /* between looks, while the kernel refuses to wait */
 
-enum {
-    WATCH_BELL,
-    WATCH_LISTENER,
-    WATCH_SESSION,
-    WATCH_CANDIDATE,
-    WATCHES = WATCH_CANDIDATE + SHM_CANDIDATES
+#define WATCHES (3u + SHM_CANDIDATES) /* the bell, the listener, the session */
+
+struct watch_list {
+    struct pollfd on[WATCHES];
+    nfds_t count;
 };
 
 static uint64_t clock_ns(void)
@@ -298,22 +298,28 @@ static void hear_answer(struct shm_door *door, uint64_t now_ns)
 
 /* --- the thread --- */
 
-/* What to wait for. Returns how long at most, in milliseconds. */
-static int set_watches(const struct shm_door *door, struct pollfd *watch, uint64_t now_ns)
+static void watch_fd(struct watch_list *watch, int fd)
+{
+    if (fd >=
+        0) /* an empty place would count: poll refuses more places than RLIMIT_NOFILE allows descriptors */
+        watch->on[watch->count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+}
+
+/* What to wait for, the bell first. Returns how long at most, in milliseconds. */
+static int set_watches(const struct shm_door *door, struct watch_list *watch, uint64_t now_ns)
 {
     uint64_t until_ns = UINT64_MAX;
-    for (int i = 0; i < WATCHES; i++)
-        watch[i] = (struct pollfd){.fd = -1, .events = POLLIN};
-    watch[WATCH_BELL].fd = door->bell;
+    watch->count = 0;
+    watch_fd(watch, door->bell);
     if (door->listen_again_ns <= now_ns)
-        watch[WATCH_LISTENER].fd = door->listener;
+        watch_fd(watch, door->listener);
     else
         until_ns = door->listen_again_ns;
     if (door->session && !door->hung_up)
-        watch[WATCH_SESSION].fd = door->session->end.connection;
+        watch_fd(watch, door->session->end.connection);
     bool engaged = is_engaged(door, now_ns);
     for (uint32_t i = 0; i < SHM_CANDIDATES && door->candidate[i] >= 0; i++) {
-        watch[WATCH_CANDIDATE + i].fd = engaged ? -1 : door->candidate[i];
+        watch_fd(watch, engaged ? -1 : door->candidate[i]);
         until_ns = earlier(until_ns, door->since_ns[i] + SHM_HELLO_NS);
         if (engaged && !door->session)
             until_ns = earlier(until_ns, door->welcomed_ns + SHM_WELCOME_NS);
@@ -330,13 +336,15 @@ static int set_watches(const struct shm_door *door, struct pollfd *watch, uint64
 static void *door_main(void *argument)
 {
     struct shm_door *door = argument;
-    struct pollfd watch[WATCHES];
+    struct watch_list watch;
     uint64_t rings;
     prctl(PR_SET_NAME, "vml-shm");
     while (!shared_u32_load_acquire(&door->stop)) { /* pairs with shm_door_close */
-        poll(watch, WATCHES, set_watches(door, watch, clock_ns()));
+        int wait_ms = set_watches(door, &watch, clock_ns());
+        if (poll(watch.on, watch.count, wait_ms) < 0 && errno != EINTR)
+            usleep(FAILED_MS * 1000);
         uint64_t now_ns = clock_ns();
-        if (watch[WATCH_BELL].revents && read(door->bell, &rings, sizeof rings) < 0)
+        if (watch.on[0].revents && read(door->bell, &rings, sizeof rings) < 0)
             continue;
         watch_session(door);
         part(door);
