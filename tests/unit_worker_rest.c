@@ -293,6 +293,49 @@ START_TEST(a_port_that_speaks_only_to_sleepers_is_asked_every_cycle)
 }
 END_TEST
 
+static shared_u32 frame_is_due, first_look_is_vain; /* set in turns by the test and the worker */
+
+static bool take(shared_u32 *flag)
+{
+    if (!shared_u32_load_acquire(flag))
+        return false;
+    shared_u32_store_relaxed(flag, 0);
+    return true;
+}
+
+/* Between a worker's arming of its doorbell and its last look before it sleeps. */
+static void sends_just_before_sleep(struct port *port, uint32_t queue, bool sleeps)
+{
+    (void)port;
+    (void)queue;
+    if (!sleeps || !take(&frame_is_due))
+        return;
+    shared_u32_store_relaxed(&first_look_is_vain, 1);
+    send_frame(6);
+}
+
+static uint32_t vain_rx(struct port *port, uint32_t queue, struct arena *pool, struct frame_desc *out,
+                        uint32_t max_frames, uint64_t time_ns)
+{
+    return take(&first_look_is_vain) ? 0 : counted_rx(port, queue, pool, out, max_frames, time_ns);
+}
+
+START_TEST(no_sleep_follows_a_look_that_told_something)
+{
+    start(LANES_MANY, IDLE_PARK);
+    publish(agent_set_create(0));
+    path[5].counted_ops.rx_sleep = sends_just_before_sleep;
+    path[6].counted_ops.rx = vain_rx; /* as where an error was left over */
+    publish(make_set(LANES_MANY, true));
+    for (uint32_t i = 1; i <= 100; i++) {
+        shared_u32_store_release(&frame_is_due, 1);
+        doorbell_ring(&worker->bell);
+        await_sent(6, i);
+    }
+    stop(LANES_MANY);
+}
+END_TEST
+
 START_TEST(a_writer_whose_reader_is_elsewhere_never_rests)
 {
     start(LANES_MANY, IDLE_SPIN);
@@ -336,6 +379,7 @@ Suite *worker_rest_suite(void)
     tcase_add_test(rests, a_resting_worker_learns_of_a_new_policy);
     tcase_add_loop_test(rests, a_worker_that_is_asked_shows_that_it_goes_round, 0, 2);
     tcase_add_test(rests, a_port_that_speaks_only_to_sleepers_is_asked_every_cycle);
+    tcase_add_test(rests, no_sleep_follows_a_look_that_told_something);
     tcase_add_test(rests, a_writer_whose_reader_is_elsewhere_never_rests);
     tcase_add_test(rests, an_agent_is_found_by_its_descriptor);
     suite_add_tcase(suite, rests);
