@@ -42,6 +42,7 @@ static const struct bench_flag flags[] = {
     {"idle", "HOW", "vmlane's idle setting: spin, backoff or park", &lanes_settings.idle},
     {"unpinned", NULL, "vmlane's workers run on any CPU", &lanes_settings.unpinned},
     {"urgent", NULL, "run at the highest priority, against other work", &lanes_settings.urgent},
+    {"neighbours", NULL, "a process that only computes on each of the two cores", &lanes_settings.neighbours},
     {"patience", "N", "repeat a disturbed run so often: 0 (--quick), 1", &patience_text},
     {"plots", "FOLDER", "write plots of the request's round trip there", &lanes_settings.plot_folder},
     {"picture", "SECONDS", "only bitrate, drops and calls over time; 600", &picture_text},
@@ -76,7 +77,8 @@ static void print_list(void)
         printf("case %-3s %s%s\n", lanes_cases[i].name, lanes_cases[i].text,
                lanes_cases[i].quick ? "" : " (--full)");
     for (size_t i = 0; i < POLICIES; i++)
-        printf("policy %-16s %s\n", lanes_policies[i].name, lanes_policies[i].text);
+        printf("policy %-16s %s%s\n", lanes_policies[i].name, lanes_policies[i].text,
+               lanes_policies[i].when == POLICY_NAMED ? " (--policies)" : "");
 }
 
 static int parse_settings(int argc, char **argv)
@@ -115,10 +117,11 @@ static bool wants(enum lab_device device, const struct lanes_case *work, const s
         return false;
     if ((work->fault || work->outage) && device != LAB_FAULT)
         return false;
+    if (policy->when == POLICY_NAMED && !lanes_settings.policy_list)
+        return false;
     if (lanes_settings.common.full || lanes_settings.case_list)
         return true;
-    bool extra_policy = policy == &lanes_policies[POLICIES - 1];
-    return (device == LAB_PACKET ? work->quick_packet : work->quick) && !extra_policy;
+    return (device == LAB_PACKET ? work->quick_packet : work->quick) && policy->when != POLICY_FULL;
 }
 
 static uint32_t choose_cells(void)

@@ -31,12 +31,18 @@ struct lanes_policy {
     const char *text;
     const char *arguments[LAB_ARGS_MAX];
     bool lanes; /* has an express lane, so that the aims are its */
+    enum {
+        POLICY_ALWAYS,
+        POLICY_FULL,
+        POLICY_NAMED
+    } when;   /* it runs: with --quick too, or if --policies says so */
+    bool ecn; /* the ends' TCP negotiates ECN */
 };
 
-#define POLICIES         7u
+#define POLICIES         15u
 #define POLICY_10X50     2u
 #define POLICY_FQ        5u
-#define POLICIES_COMPARE 6u /* of which issue and plot speak; the seventh only settles a default */
+#define POLICIES_COMPARE 6u /* of which issue and plot speak; the others settle defaults */
 
 extern const struct lanes_policy lanes_policies[];
 
@@ -143,7 +149,7 @@ extern struct lanes_outcome *lanes_outcome;
 
 extern struct lanes_settings {
     struct bench_options common;
-    const char *case_list, *policy_list, *device_list, *idle, *plot_folder, *unpinned, *urgent;
+    const char *case_list, *policy_list, *device_list, *idle, *plot_folder, *unpinned, *urgent, *neighbours;
     uint64_t seconds, rounds, picture, patience;
     bool picture_only;
     char folder[STAGE_FOLDER_BYTES];

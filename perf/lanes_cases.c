@@ -7,32 +7,54 @@ const struct lanes_policy lanes_policies[] = {
      "one FIFO, retried for ever",
      {"--bulk", "fifo", "--on-budget", "drop", "--express-max", "40", "--retry-max", "1000",
       "--retry-deadline", "10s", NULL},
-     false},
+     .lanes = false},
     {"drop_at_once",
      "one FIFO, no retry",
      {"--bulk", "fifo", "--on-budget", "drop", "--express-max", "40", "--retry-max", "0", NULL},
-     false},
+     .lanes = false},
     {"10x50us",
      "one FIFO, 10 tries of 50 us a batch, as vmnet-helper",
      {"--bulk", "fifo", "--on-budget", "drop", "--express-max", "40", "--retry-max", "10", "--retry-wait",
       "50us", "--retry-deadline", "500us", NULL},
-     false},
+     .lanes = false},
     {"express_drop",
      "express lane, bulk FIFO, on-budget=drop",
      {"--bulk", "fifo", "--on-budget", "drop", NULL},
-     true},
+     .lanes = true},
     {"express_requeue",
      "express lane, bulk FIFO with CoDel, on-budget=requeue",
      {"--bulk", "fifo", "--on-budget", "requeue", NULL},
-     true},
+     .lanes = true},
     {"fq_requeue",
      "express lane, flow queues with CoDel, on-budget=requeue",
      {"--bulk", "fq", "--on-budget", "requeue", NULL},
-     true},
+     .lanes = true},
     {"fq_drop",
      "express lane, flow queues with CoDel, on-budget=drop",
      {"--bulk", "fq", "--on-budget", "drop", NULL},
-     true},
+     .lanes = true,
+     .when = POLICY_FULL},
+    {"fq_ecn",
+     "as fq_requeue, the ends' TCP uses ECN",
+     {"--bulk", "fq", "--on-budget", "requeue", NULL},
+     .lanes = true,
+     .when = POLICY_NAMED,
+     .ecn = true},
+#define FQ_TARGET(name, target, interval)                                                                    \
+    {                                                                                                        \
+        name, "as fq_requeue, codel-target " target ", codel-interval " interval,                            \
+            {"--bulk",           "fq",     "--on-budget", "requeue", "--codel-target", target,               \
+             "--codel-interval", interval, NULL},                                                            \
+            .lanes = true, .when = POLICY_NAMED                                                              \
+    }
+    FQ_TARGET("fq_2ms_20", "2ms", "20ms"),
+    FQ_TARGET("fq_2ms_100", "2ms", "100ms"),
+    FQ_TARGET("fq_5ms_50", "5ms", "50ms"),
+    FQ_TARGET("fq_5ms_100", "5ms", "100ms"),
+    FQ_TARGET("fq_10ms_100", "10ms", "100ms"),
+    FQ_TARGET("fq_20ms_200", "20ms", "200ms"),
+    FQ_TARGET("fq_50ms_500", "50ms", "500ms"),
+#undef FQ_TARGET
 };
 _Static_assert(sizeof(lanes_policies) / sizeof(lanes_policies[0]) == POLICIES, "POLICIES counts the rows");
 

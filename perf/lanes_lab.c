@@ -61,23 +61,26 @@ static int run_in(int netns, bool quiet, char *const arguments[])
 
 #define RUN_IN(netns, quiet, ...) run_in(netns, quiet, (char *const[]){__VA_ARGS__, NULL})
 
-/* No frame but ours: without IPv6 nobody looks for neighbours and routers. */
-static void disable_ipv6(void)
+/* Sets one of the namespace's switches to 1. */
+static void turn_on(const char *path)
 {
-    int fd = open("/proc/sys/net/ipv6/conf/default/disable_ipv6", O_WRONLY | O_CLOEXEC);
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
     if (fd < 0)
-        return; /* a kernel without IPv6 */
+        return; /* a kernel without it */
     if (write(fd, "1", 1) != 1)
-        fprintf(stderr, "warning lanes: IPv6 stays on\n");
+        fprintf(stderr, "warning lanes: %s cannot be set\n", path);
     close(fd);
 }
 
 /* A namespace that lasts as long as its descriptor; the caller ends up in it. */
-static int make_netns(void)
+static int make_netns(bool ecn)
 {
     if (unshare(CLONE_NEWNET) != 0)
         return -errno;
-    disable_ipv6();
+    /* No frame but ours: without IPv6 nobody looks for neighbours and routers. */
+    turn_on("/proc/sys/net/ipv6/conf/default/disable_ipv6");
+    if (ecn)
+        turn_on("/proc/sys/net/ipv4/tcp_ecn");
     int fd = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     return fd < 0 ? -errno : fd;
 }
@@ -217,9 +220,9 @@ static int start_vmlane(struct lab *lab, const struct lab_spec *spec, bool quiet
 int lab_open(struct lab *lab, const struct lab_spec *spec, bool quiet)
 {
     *lab = (struct lab){.owner = getpid(), .pid = -1, .out_fd = -1, .netns = {-1, -1}};
-    int home = make_netns(), err = home < 0 ? home : 0;
+    int home = make_netns(false), err = home < 0 ? home : 0;
     for (int side = 0; side < MIX_SIDES && !err; side++) {
-        lab->netns[side] = make_netns();
+        lab->netns[side] = make_netns(spec->ecn);
         err = lab->netns[side] < 0 ? lab->netns[side] : set_up(-1, "lo", NULL, quiet);
     }
     if (home >= 0 && setns(home, CLONE_NEWNET) != 0 && !err)

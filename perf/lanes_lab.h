@@ -39,6 +39,7 @@ struct lab_spec {
     const char
         *fault_up; /* more keys of the fault device towards the host, such as "+stall-after=1s", or null */
     bool super_frames;
+    bool ecn; /* TCP of both ends negotiates ECN */
 };
 
 struct lab {

@@ -68,6 +68,7 @@ struct lab_spec lanes_lab_spec(enum lab_device device, const struct lanes_case *
         .depth_kib = work->super_frames ? SUPER_DEPTH_KIB : DEPTH_KIB,
         .fault_up = fault,
         .super_frames = work->super_frames,
+        .ecn = lanes_policies[policy].ecn,
     };
     return spec;
 }
@@ -105,6 +106,28 @@ struct mix_spec lanes_mix_spec(const struct lanes_case *work, const struct lab *
     return spec;
 }
 
+/* Others on vmlane's cores: a process on each that only computes, with its priority. They end with this process. */
+static void start_neighbours(pid_t neighbour[2])
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        neighbour[i] = fork();
+        if (neighbour[i] != 0)
+            continue;
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        bench_pin(lanes_settings.common.cpus[i]);
+        for (;;)
+            __asm__ volatile("");
+    }
+}
+
+static void end_neighbours(const pid_t neighbour[2])
+{
+    for (uint32_t i = 0; i < 2; i++) {
+        if (neighbour[i] > 0 && kill(neighbour[i], SIGKILL) == 0)
+            waitpid(neighbour[i], NULL, 0);
+    }
+}
+
 /* In the child. */
 static int run_in_child(enum lab_device device, const struct lanes_case *work, uint32_t policy)
 {
@@ -119,7 +142,11 @@ static int run_in_child(enum lab_device device, const struct lanes_case *work, u
     int err = lab_open(&lab, &lab_spec, false);
     if (!err) {
         struct mix_spec mix_spec = lanes_mix_spec(work, &lab);
+        pid_t neighbour[2] = {-1, -1};
+        if (lanes_settings.neighbours)
+            start_neighbours(neighbour);
         err = mix_run(&mix_spec, &lanes_outcome->mix);
+        end_neighbours(neighbour);
     }
     if (!err)
         err = lab_read(&lab_spec, &lanes_outcome->stats);

@@ -57,6 +57,7 @@
     X(budget_suite)                                                                                          \
     X(layout_suite)                                                                                          \
     X(worker_rest_suite)                                                                                     \
+    X(thread_suite)                                                                                          \
     X(reader_suite)                                                                                          \
     X(writer_suite)                                                                                          \
     X(writer_budget_suite)                                                                                   \
