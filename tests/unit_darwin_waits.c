@@ -7,7 +7,6 @@
 #define wait_set_open           darwin_wait_set_open
 #define wait_set_close          darwin_wait_set_close
 #define wait_set_add_readable   darwin_wait_set_add_readable
-#define wait_set_add_writable   darwin_wait_set_add_writable
 #define wait_set_watch_writable darwin_wait_set_watch_writable
 #define wait_set_remove         darwin_wait_set_remove
 #define wait_set_wait           darwin_wait_set_wait
@@ -16,7 +15,6 @@
 #undef wait_set_open
 #undef wait_set_close
 #undef wait_set_add_readable
-#undef wait_set_add_writable
 #undef wait_set_watch_writable
 #undef wait_set_remove
 #undef wait_set_wait
@@ -61,7 +59,6 @@ Suite *darwin_waits_suite(void);
 int wait_set_open(struct wait_set *set);
 void wait_set_close(struct wait_set *set);
 int wait_set_add_readable(const struct wait_set *set, int fd);
-int wait_set_add_writable(const struct wait_set *set, int fd);
 void wait_set_remove(const struct wait_set *set, int fd);
 void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set);
 int wait_set_wait(const struct wait_set *set, uint64_t timeout_ns, int fds[WAIT_SET_EVENTS_MAX]);
@@ -71,7 +68,6 @@ static const struct system {
     int (*open)(struct wait_set *set);
     void (*close)(struct wait_set *set);
     int (*add_readable)(const struct wait_set *set, int fd);
-    int (*add_writable)(const struct wait_set *set, int fd);
     void (*remove)(const struct wait_set *set, int fd);
     void (*watch_writable)(const struct wait_set *set, int fd, bool is_set);
     int (*wait)(const struct wait_set *set, uint64_t timeout_ns, int fds[WAIT_SET_EVENTS_MAX]);
@@ -79,11 +75,11 @@ static const struct system {
     bool (*watch_add)(int set, int fd, enum watch_for what);
     void (*watch_remove)(int set, int fd, enum watch_for what);
 } systems[] = {
-    {"linux", wait_set_open, wait_set_close, wait_set_add_readable, wait_set_add_writable, wait_set_remove,
-     wait_set_watch_writable, wait_set_wait, watch_set_open, watch_set_add, watch_set_remove},
+    {"linux", wait_set_open, wait_set_close, wait_set_add_readable, wait_set_remove, wait_set_watch_writable,
+     wait_set_wait, watch_set_open, watch_set_add, watch_set_remove},
     {"darwin", darwin_wait_set_open, darwin_wait_set_close, darwin_wait_set_add_readable,
-     darwin_wait_set_add_writable, darwin_wait_set_remove, darwin_wait_set_watch_writable,
-     darwin_wait_set_wait, darwin_watch_set_open, darwin_watch_set_add, darwin_watch_set_remove},
+     darwin_wait_set_remove, darwin_wait_set_watch_writable, darwin_wait_set_wait, darwin_watch_set_open,
+     darwin_watch_set_add, darwin_watch_set_remove},
 };
 
 static struct {
@@ -170,7 +166,6 @@ static void drain(int fd)
 START_TEST(writability_is_watched_for_one_sleep_when_asked)
 {
     bench_open(_i);
-    ck_assert_int_eq(bench.system->add_writable(&bench.set, bench.ours), 0);
     ck_assert_int_eq(waits(SHORT_NS), 0); /* not asked: it is writable, and nobody wants to know */
     fill(bench.ours);
     bench.system->watch_writable(&bench.set, bench.ours, false);
@@ -191,7 +186,6 @@ START_TEST(a_set_around_a_connection_tells_that_it_is_writable)
     ck_assert_int_ge(inner, 0);
     fill(bench.ours);
     ck_assert(bench.system->watch_add(inner, bench.ours, WATCH_WRITABLE));
-    ck_assert_int_eq(bench.system->add_writable(&bench.set, inner), 0);
     bench.system->watch_writable(&bench.set, inner, true);
     ck_assert_int_eq(waits(SHORT_NS), 0);
     bench.system->watch_writable(&bench.set, inner, true);

@@ -12,6 +12,7 @@
 
 #define LANES_MANY 24u /* paths of the worker under test: far more than are polled */
 #define WAIT_NS    (UINT64_C(20) * NS_PER_S)
+#define SLOW_CALLS 16u /* every such receive call that finds something keeps the worker awake for long */
 
 struct test_path {
     struct port from, to;
@@ -32,6 +33,8 @@ static struct policy policy;
 static struct policy *policy_place = &policy;
 static struct worker *worker;
 static struct stats_worker *worker_stats;
+static bool is_slow; /* set before start */
+static uint64_t found_calls;
 
 static void *lines(size_t bytes)
 {
@@ -47,7 +50,12 @@ static uint32_t counted_rx(struct port *port, uint32_t queue, struct arena *pool
 {
     struct test_path *own = (struct test_path *)((uint8_t *)port - offsetof(struct test_path, from));
     shared_u64_add(&own->rx_calls, 1);
-    return own->real_ops->rx(port, queue, pool, out, max_frames, time_ns);
+    uint32_t count = own->real_ops->rx(port, queue, pool, out, max_frames, time_ns);
+    if (is_slow && count > 0 && ++found_calls % SLOW_CALLS == 0) {
+        while (clock_now_ns() < time_ns + WORKER_AWAKE_NS) {
+        }
+    }
+    return count;
 }
 
 static void open_path(struct test_path *own)
@@ -99,10 +107,8 @@ static void start(uint32_t paths, uint64_t idle)
     worker = lines(sizeof *worker);
     worker_stats = lines(sizeof *worker_stats);
     ck_assert_int_eq(worker_start(worker, -1, 0, worker_stats, &fault), 0);
-    for (uint32_t i = 0; i < paths; i++) {
+    for (uint32_t i = 0; i < paths; i++)
         open_path(&path[i]);
-        ck_assert_int_eq(wait_set_add_readable(&worker->waits, path[i].from.ops->rx_fd(&path[i].from, 0)), 0);
-    }
     publish(make_set(paths, true));
 }
 
@@ -184,13 +190,13 @@ START_TEST(with_few_ports_each_is_asked_every_cycle)
 END_TEST
 
 /* Whatever the moment at which a frame comes: while its reader is asked, goes to rest, rests, or the worker sleeps. */
-static void any_moment(uint64_t idle)
+static void any_moment(uint64_t idle, uint32_t paths)
 {
     struct random_source random = random_open();
     uint64_t sent[LANES_MANY] = {0};
-    start(LANES_MANY, idle);
+    start(paths, idle);
     for (uint32_t i = 0; i < 2500; i++) {
-        uint32_t number = random_below(&random, LANES_MANY);
+        uint32_t number = random_below(&random, paths);
         uint32_t burst = 1 + (random_below(&random, 4) == 0 ? random_below(&random, 5) : 0);
         for (uint32_t k = 0; k < burst; k++)
             send_frame(number);
@@ -199,20 +205,88 @@ static void any_moment(uint64_t idle)
             await_sent(number, sent[number]);
         random_pause(&random, 2000);
     }
-    for (uint32_t i = 0; i < LANES_MANY; i++)
+    for (uint32_t i = 0; i < paths; i++)
         await_sent(i, sent[i]);
-    stop(LANES_MANY);
+    stop(paths);
 }
 
 START_TEST(no_frame_is_missed_when_the_worker_parks)
 {
-    any_moment(IDLE_PARK);
+    any_moment(IDLE_PARK, LANES_MANY);
 }
 END_TEST
 
 START_TEST(no_frame_is_missed_when_it_spins)
 {
-    any_moment(IDLE_SPIN);
+    any_moment(IDLE_SPIN, LANES_MANY);
+}
+END_TEST
+
+START_TEST(no_frame_is_missed_by_one_that_was_awake_for_long)
+{
+    is_slow = true;
+    any_moment(IDLE_PARK, AGENT_SET_POLLED);
+}
+END_TEST
+
+/* Descriptors in the worker's wait set, the doorbell's among them. */
+static uint32_t watched_count(void)
+{
+    char path_text[64], line[256];
+    uint32_t count = 0;
+    snprintf(path_text, sizeof path_text, "/proc/self/fdinfo/%d", worker->waits.fd);
+    FILE *info = fopen(path_text, "re");
+    ck_assert_ptr_nonnull(info);
+    while (fgets(line, sizeof line, info))
+        count += strncmp(line, "tfd:", 4) == 0;
+    fclose(info);
+    return count;
+}
+
+static void await_watched(uint32_t count)
+{
+    for (uint64_t until_ns = now_ns() + WAIT_NS; watched_count() != count;) {
+        ck_assert_msg(now_ns() < until_ns, "%u descriptors are watched, not %u", watched_count(), count);
+        sched_yield();
+    }
+}
+
+/* A watched descriptor costs whoever sends to it. */
+START_TEST(few_ports_are_not_watched_by_a_worker_that_does_not_sleep)
+{
+    start(AGENT_SET_POLLED, IDLE_SPIN);
+    for (uint32_t i = 1; i <= 100; i++) {
+        send_frame(i % AGENT_SET_POLLED);
+        await_cycles(10);
+        ck_assert_uint_eq(watched_count(), 1);
+    }
+    stop(AGENT_SET_POLLED);
+}
+END_TEST
+
+START_TEST(few_ports_are_watched_from_before_a_sleep_until_long_after)
+{
+    is_slow = true;
+    start(AGENT_SET_POLLED, IDLE_PARK);
+    await_watched(1 + AGENT_SET_POLLED);
+    struct policy spins = policy;
+    spins.idle = IDLE_SPIN;
+    RCU_PUBLISH(&policy_place, &spins);
+    worker_policy_changed(worker);
+    await_cycles(100);
+    ck_assert_uint_eq(watched_count(), 1 + AGENT_SET_POLLED); /* it found nothing: it would sleep again */
+    for (uint32_t i = 1; i <= SLOW_CALLS; i++) {
+        send_frame(0);
+        await_sent(0, i);
+    }
+    await_watched(1);
+    RCU_PUBLISH(&policy_place, &policy);
+    worker_policy_changed(worker);
+    await_watched(1 + AGENT_SET_POLLED);
+    workers_grace_period();
+    send_frame(1);
+    await_sent(1, 1);
+    stop(AGENT_SET_POLLED);
 }
 END_TEST
 
@@ -375,6 +449,9 @@ Suite *worker_rest_suite(void)
     tcase_add_test(rests, with_few_ports_each_is_asked_every_cycle);
     tcase_add_test(rests, no_frame_is_missed_when_the_worker_parks);
     tcase_add_test(rests, no_frame_is_missed_when_it_spins);
+    tcase_add_test(rests, no_frame_is_missed_by_one_that_was_awake_for_long);
+    tcase_add_test(rests, few_ports_are_not_watched_by_a_worker_that_does_not_sleep);
+    tcase_add_test(rests, few_ports_are_watched_from_before_a_sleep_until_long_after);
     tcase_add_test(rests, a_new_set_of_agents_begins_awake);
     tcase_add_test(rests, a_resting_worker_learns_of_a_new_policy);
     tcase_add_loop_test(rests, a_worker_that_is_asked_shows_that_it_goes_round, 0, 2);

@@ -45,6 +45,7 @@ struct agent_turn {
 };
 
 struct agent_set {
+    uint64_t number; /* among the sets that its worker was given, from 1; written by worker_publish */
     uint32_t count;
     uint32_t readers;
     uint32_t most;

@@ -181,8 +181,8 @@ static int publish_all(struct engine *engine)
     return err;
 }
 
-/* Puts a link's descriptors into its workers' wait sets, or takes them out. */
-static void watch_link(const struct engine *engine, const struct link *link, bool watch)
+/* Takes a link's descriptors out of its workers' wait sets. No worker may run the agents. */
+static void unwatch_link(const struct engine *engine, const struct link *link)
 {
     for (uint32_t i = 0; i < link->placement.agents; i++) {
         const struct worker *worker = crew_find(&engine->crew, link->placement.worker[i]);
@@ -191,14 +191,8 @@ static void watch_link(const struct engine *engine, const struct link *link, boo
         const struct port *port = reads ? path->reader->port : path->writer->port;
         uint32_t queue = i / 4;
         int fd = reads ? port->ops->rx_fd(port, queue) : port->ops->tx_fd(port, queue);
-        if (fd < 0 || !worker)
-            continue;
-        if (!watch)
+        if (fd >= 0 && worker)
             wait_set_remove(&worker->waits, fd);
-        else if (reads)
-            wait_set_add_readable(&worker->waits, fd);
-        else
-            wait_set_add_writable(&worker->waits, fd);
     }
 }
 
@@ -230,13 +224,11 @@ static int start_link(struct engine *engine, struct link *link, struct fault *fa
         return err;
     join_agents(engine, link);
     link_show_devices(link);
-    watch_link(engine, link, true);
     engine->link[engine->links++] = link;
     engine->links_ever++;
     err = publish_all(engine);
     if (err) {
         engine->links--;
-        watch_link(engine, link, false);
         return fault_set(fault, FAULT_RUNTIME, -err, "no memory for the agents of link \"%s\"",
                          link->config.name);
     }
@@ -334,7 +326,7 @@ int engine_remove_link(struct engine *engine, struct link *link, bool keep_stats
     uint64_t until_ns = clock_now_ns() + ENGINE_DRAIN_NS;
     drain(&link, 1, until_ns);
     plan_publish(engine, &gone);
-    watch_link(engine, link, false);
+    unwatch_link(engine, link);
     flush(&link, 1, until_ns);
     for (uint32_t i = 0; i < engine->links; i++) {
         if (engine->link[i] == link) {
@@ -417,10 +409,9 @@ static int move_link(struct engine *engine, struct link *link, const struct plac
     if (err)
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to move link \"%s\"", link->config.name);
     plan_publish(engine, &without);
-    watch_link(engine, link, false);
+    unwatch_link(engine, link);
     link->placement = *next;
     join_agents(engine, link);
-    watch_link(engine, link, true);
     plan_publish(engine, &with);
     return 0;
 }

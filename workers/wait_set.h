@@ -4,7 +4,10 @@
  * arrival is an edge, and a descriptor in error does not keep the worker awake. Writable ones are watched only for
  * one sleep, when asked. Times are nanoseconds; the system's own timer slack is reduced by thread_setup.
  *
- * Waiting by the worker; adding and removing by the control thread, at any time. */
+ * Whoever sends to a descriptor that is watched, or reads what was sent from it, pays for every frame: the kernel tells
+ * the set, asleep or not. So a worker adds descriptors when it is about to sleep.
+ *
+ * By the worker; removing also by the control thread, when the worker runs no agent of the descriptor any more. */
 #ifndef VMLANE_WORKERS_WAIT_SET_H
 #define VMLANE_WORKERS_WAIT_SET_H
 
@@ -20,12 +23,13 @@ struct wait_set {
 /* Each returns 0 or -errno. */
 int wait_set_open(struct wait_set *set);
 void wait_set_close(struct wait_set *set);
+/* One that is in the set already stays as it is. One that has something already wakes the next sleep. */
 int wait_set_add_readable(const struct wait_set *set, int fd);
-int wait_set_add_writable(const struct wait_set *set, int fd);
+/* Also one that is not in the set. */
 void wait_set_remove(const struct wait_set *set, int fd);
 
-/* Watches a descriptor that was added as writable for the next sleep. `is_set`: it is itself a set around a connection,
- * and becomes readable when that becomes writable (port.h, tx_fd_is_set). */
+/* Watches a descriptor for the next sleep; it must not be one that was added. `is_set`: it is itself a set around a
+ * connection, and becomes readable when that becomes writable (port.h, tx_fd_is_set). */
 void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set);
 
 /* Sleeps at most `timeout_ns` (UINT64_MAX: without end). Returns how many descriptors woke it and writes them to

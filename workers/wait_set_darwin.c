@@ -37,13 +37,7 @@ int wait_set_add_readable(const struct wait_set *set, int fd)
     return change(set, fd, EVFILT_READ, EV_ADD | EV_CLEAR);
 }
 
-/* Nothing to do in advance: a one-shot filter goes with its event. */
-int wait_set_add_writable(const struct wait_set *set, int fd)
-{
-    (void)set, (void)fd;
-    return 0;
-}
-
+/* A one-shot filter goes with its event. */
 void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set)
 {
     change(set, fd, is_set ? EVFILT_READ : EVFILT_WRITE, EV_ADD | EV_ONESHOT);

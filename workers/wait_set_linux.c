@@ -35,17 +35,15 @@ static int control(const struct wait_set *set, int operation, int fd, uint32_t e
 
 int wait_set_add_readable(const struct wait_set *set, int fd)
 {
-    return control(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET);
-}
-
-int wait_set_add_writable(const struct wait_set *set, int fd)
-{
-    return control(set, EPOLL_CTL_ADD, fd, EPOLLONESHOT | EPOLLET);
+    int err = control(set, EPOLL_CTL_ADD, fd, EPOLLIN | EPOLLET);
+    return err == -EEXIST ? 0 : err;
 }
 
 void wait_set_watch_writable(const struct wait_set *set, int fd, bool is_set)
 {
-    control(set, EPOLL_CTL_MOD, fd, (is_set ? (uint32_t)EPOLLIN : (uint32_t)EPOLLOUT) | EPOLLONESHOT);
+    uint32_t events = (is_set ? (uint32_t)EPOLLIN : (uint32_t)EPOLLOUT) | EPOLLONESHOT;
+    if (control(set, EPOLL_CTL_MOD, fd, events) == -ENOENT)
+        control(set, EPOLL_CTL_ADD, fd, events);
 }
 
 void wait_set_remove(const struct wait_set *set, int fd)

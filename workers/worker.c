@@ -28,6 +28,9 @@ struct loop {
     struct regime_meter meter;
     uint64_t wakes_sent;
     uint64_t idle_since_ns; /* the first cycle that moved nothing since the last one that did */
+    uint64_t awake_since_ns;
+    uint64_t heard; /* number of the set of agents whose descriptors are in the wait set; 0: none is */
+    bool deaf;      /* one of them could not be watched */
     uint32_t policies_seen;
     uint32_t resets; /* of the worker's own marks, that were done */
     bool busy;       /* the last cycle moved something */
@@ -64,6 +67,30 @@ static bool tell_agents(const struct loop *loop, const int *fds, int count)
         agent_set_rouse(agents, number);
     }
     return rung;
+}
+
+/* Watches every reader's descriptor. Those of agents that left were taken out by the control thread. */
+static void hear(struct loop *loop, const struct agent_set *agents)
+{
+    if (loop->heard == agents->number)
+        return;
+    loop->heard = agents->number;
+    loop->deaf = false;
+    for (uint32_t i = 0; i < agents->count; i++) {
+        if (agents->agent[i].reader && agents->agent[i].fd >= 0)
+            loop->deaf |= wait_set_add_readable(&loop->worker->waits, agents->agent[i].fd) != 0;
+    }
+}
+
+/* Watches nothing but the doorbell. Writers' descriptors may have been watched too. */
+static void stop_hearing(struct loop *loop)
+{
+    const struct agent_set *agents = RCU_READ(&loop->worker->agents);
+    loop->heard = 0;
+    for (uint32_t i = 0; i < agents->count; i++) {
+        if (agents->agent[i].fd >= 0)
+            wait_set_remove(&loop->worker->waits, agents->agent[i].fd);
+    }
 }
 
 /* A look at the wait set without sleeping, at the very beginning of a cycle in which agents may rest. It takes edges away,
@@ -119,6 +146,8 @@ static struct cycle run_cycle(struct loop *loop)
         agent_set_rouse_all(agents);
     loop->policies_seen = policies;
     loop->watched = agents->watched;
+    if (loop->watched)
+        hear(loop, agents);
     if (agents->resets != loop->resets)
         reset_marks(loop, agents->resets);
     for (uint32_t i = 0; i < agents->count; i++) {
@@ -161,6 +190,8 @@ static void sleep_until(struct loop *loop, uint64_t deadline_ns)
     uint64_t timeout_ns = deadline_ns == NEVER_NS ? NEVER_NS
                           : deadline_ns > now_ns  ? deadline_ns - now_ns
                                                   : 0;
+    if (loop->deaf && timeout_ns > WORKER_DEAF_NS)
+        timeout_ns = WORKER_DEAF_NS;
     shared_u64_add(&worker->stats->parks, 1);
     tsan_release(&rcu_grace_token); /* pairs with workers_grace_period */
     rcu_thread_offline();
@@ -168,6 +199,7 @@ static void sleep_until(struct loop *loop, uint64_t deadline_ns)
     int count = wait_set_wait(&worker->waits, timeout_ns, fds);
     rcu_thread_online();
     regime_mark(&loop->meter, REGIME_park);
+    loop->awake_since_ns = loop->meter.now_ns;
     probe_wake(worker->stats->name, loop->meter.now_ns - now_ns, count);
     if (tell_agents(loop, fds, count))
         doorbell_disarm(&worker->bell);
@@ -198,12 +230,13 @@ static void show(struct loop *loop)
         shared_u64_store_relaxed(&stats->allocated_bytes, *loop->allocated_bytes);
 }
 
-/* Flag, fence (doorbell_arm), look again at everything (a whole cycle), sleep only if there is nothing. */
+/* Flag, fence (doorbell_arm), listen, look again at everything (a whole cycle), sleep only if there is nothing. */
 static void park(struct loop *loop)
 {
     struct worker *worker = loop->worker;
     doorbell_arm(&worker->bell);
     tell_ports(worker, true);
+    hear(loop, RCU_READ(&worker->agents)); /* a set that comes later rings */
     struct cycle again = run_cycle(loop);
     if (again.frames == 0 && !loop->told && shared_u32_load_relaxed(&worker->stop) == 0) {
         if (again.wants_writable)
@@ -226,6 +259,11 @@ static void idle(struct loop *loop, const struct cycle *cycle)
         park(loop);
 }
 
+static bool is_long_awake(const struct loop *loop)
+{
+    return loop->meter.now_ns - loop->awake_since_ns >= WORKER_AWAKE_NS;
+}
+
 static void *worker_main(void *argument)
 {
     struct worker *worker = argument;
@@ -240,6 +278,8 @@ static void *worker_main(void *argument)
         struct cycle cycle = run_cycle(&loop);
         if (cycle.frames == 0)
             idle(&loop, &cycle);
+        else if (loop.heard && !loop.watched && is_long_awake(&loop))
+            stop_hearing(&loop);
         show(&loop);
     }
     tsan_release(&rcu_grace_token);
@@ -289,6 +329,7 @@ int worker_start(struct worker *worker, int32_t cpu, uint32_t index, struct stat
 struct agent_set *worker_publish(struct worker *worker, struct agent_set *agents)
 {
     struct agent_set *old = worker->agents;
+    agents->number = ++worker->sets;
     RCU_PUBLISH(&worker->agents, agents);
     doorbell_wake(&worker->bell);
     return old;

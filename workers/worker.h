@@ -28,9 +28,15 @@
 #define WORKER_SPIN_NS  (20 * NS_PER_US)
 #define WORKER_YIELD_NS (70 * NS_PER_US)
 
+/* A worker that has been awake for so long takes its descriptors out of the wait set, where they cost whoever is at
+ * their other ends, until it is about to sleep again. */
+#define WORKER_AWAKE_NS NS_PER_MS
+#define WORKER_DEAF_NS  NS_PER_MS /* the longest sleep if a descriptor cannot be watched */
+
 struct worker {
-    int32_t cpu; /* -1 - slot: unpinned; the control thread's, as is the next */
+    int32_t cpu; /* -1 - slot: unpinned; the control thread's, as are the next two */
     uint32_t resets;
+    uint64_t sets;  /* of agents, published so far */
     uint32_t index; /* its place in the process segment */
     pthread_t thread;
     struct agent_set *agents; /* published by the control thread; never null */
