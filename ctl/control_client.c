@@ -12,11 +12,14 @@
 #include <unistd.h>
 
 #define BACKLOG_RETRY_MS 10
+#define CAME_MAX         4
 
 /* One exchange. */
 struct exchange {
     int fd;
     int64_t deadline_ms;
+    int *came; /* descriptors that came with the answer; null: none are wanted, and the kernel closes them */
+    int came_count; /* at most CAME_MAX */
 };
 
 static int64_t now_ms(void)
@@ -88,12 +91,39 @@ static int send_all(const struct exchange *exchange, const char *text, size_t by
     return 0;
 }
 
+/* As recv; keeps descriptors that come along. */
+static ssize_t receive(struct exchange *exchange, char *text, size_t text_bytes)
+{
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(CAME_MAX * sizeof(int))];
+    struct iovec part = {.iov_base = text, .iov_len = text_bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (exchange->came) {
+        message.msg_control = control;
+        message.msg_controllen = sizeof control;
+    }
+    ssize_t got = recvmsg(exchange->fd, &message, MSG_CMSG_CLOEXEC);
+    for (struct cmsghdr *at = got < 0 ? NULL : CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at)) {
+        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
+            continue;
+        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+        for (size_t i = 0; i < count; i++) {
+            int fd;
+            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+            if (exchange->came_count < CAME_MAX)
+                exchange->came[exchange->came_count++] = fd;
+            else
+                close(fd);
+        }
+    }
+    return got;
+}
+
 /* Reads up to the end of a line (or of the stream). Returns its bytes or -errno. */
-static ssize_t receive_line(const struct exchange *exchange, char *text, size_t text_bytes)
+static ssize_t receive_line(struct exchange *exchange, char *text, size_t text_bytes)
 {
     size_t length = 0;
     while (length < text_bytes) {
-        ssize_t got = recv(exchange->fd, text + length, text_bytes - length, 0);
+        ssize_t got = receive(exchange, text + length, text_bytes - length);
         if (got < 0 && errno == EINTR)
             continue;
         if (got < 0 && errno == EAGAIN) {
@@ -159,19 +189,16 @@ static int talk(struct exchange *exchange, const char *path, const char *line, c
     /* Who closes before it has read everything may have answered all the same. */
     if (!err || err == -EPIPE)
         *length = receive_line(exchange, answer, CONTROL_CLIENT_REPLY_BYTES);
-    if (exchange->fd >= 0)
-        close(exchange->fd);
     if (*length > 0)
         return 0;
     return err ? err : (int)*length;
 }
 
-static int ask_line(const char *path, const char *line, int timeout_ms, char *answer, json_t **reply,
-                    struct fault *fault)
+static int ask_line(struct exchange *exchange, const char *path, const char *line, char *answer,
+                    json_t **reply, struct fault *fault)
 {
-    struct exchange exchange = {.fd = -1, .deadline_ms = now_ms() + timeout_ms};
     ssize_t length = 0;
-    int err = talk(&exchange, path, line, answer, &length);
+    int err = talk(exchange, path, line, answer, &length);
     if (err)
         return fault_set(fault, FAULT_RUNTIME, -err, "cannot ask control socket \"%s\": %s (%s)", path,
                          strerror(-err), remedy(-err));
@@ -206,14 +233,52 @@ static char *dump_line(const json_t *request)
     return line;
 }
 
-int control_client_ask(const char *path, const json_t *request, json_t **reply, struct fault *fault)
+static int run(struct exchange *exchange, const char *path, const json_t *request, json_t **reply,
+               struct fault *fault)
 {
     char *line = dump_line(request);
     char *answer = malloc(CONTROL_CLIENT_REPLY_BYTES);
+    exchange->fd = -1;
+    exchange->deadline_ms = now_ms() + timeout_of(request);
     int err = line && answer
-                  ? ask_line(path, line, timeout_of(request), answer, reply, fault)
+                  ? ask_line(exchange, path, line, answer, reply, fault)
                   : fault_set(fault, FAULT_RUNTIME, ENOMEM, "cannot make a request: %s", strerror(ENOMEM));
     free(line);
     free(answer);
+    return err;
+}
+
+int control_client_ask(const char *path, const json_t *request, json_t **reply, struct fault *fault)
+{
+    struct exchange exchange = {.came = NULL};
+    int err = run(&exchange, path, request, reply, fault);
+    if (exchange.fd >= 0)
+        close(exchange.fd);
+    return err;
+}
+
+int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, int fds,
+                          int *connection, struct fault *fault)
+{
+    int came[CAME_MAX];
+    struct exchange exchange = {.came = came};
+    int err = run(&exchange, path, request, reply, fault);
+    if (!err && exchange.came_count != fds) {
+        json_decref(*reply);
+        err = fault_set(
+            fault, FAULT_RUNTIME, EPROTO,
+            "control socket \"%s\" sent %d descriptors with its answer, wanted %d (is the process of "
+            "the same build?)",
+            path, exchange.came_count, fds);
+    }
+    if (!err) {
+        memcpy(fd, came, (size_t)fds * sizeof *fd);
+        *connection = exchange.fd;
+        return 0;
+    }
+    for (int i = 0; i < exchange.came_count; i++)
+        close(came[i]);
+    if (exchange.fd >= 0)
+        close(exchange.fd);
     return err;
 }

@@ -1,6 +1,6 @@
 /* control_client: asks the control thread of a vmlane process for something and waits for its answer.
  *
- * One request a connection, over the unix stream socket that the stats segment names: one line of JSON each
+ * One request a connection (but for control_client_attach), over the unix stream socket that the stats segment names: one line of JSON each
  * way. `{"command":"set","link":"web1","settings":{"retry-max":"20"}}` is answered by `{"ok":true}` or by
  * `{"ok":false,"exit":2,"message":"why"}`; `exit` is an exit status of INTERFACES.md.
  *
@@ -22,5 +22,10 @@
  * or -ENOENT if nobody is there, -EPROTO for an answer that is not understood, -ECANCELED with the process's
  * own kind and message if it said no. */
 int control_client_ask(const char *path, const json_t *request, json_t **reply, struct fault *fault);
+
+/* The same for a request whose answer brings exactly `fds` descriptors along, and after which the connection stays:
+ * all of them are the caller's to close. */
+int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, int fds,
+                          int *connection, struct fault *fault);
 
 #endif

@@ -225,6 +225,82 @@ static int reload(struct control_commands *control, json_t *request, json_t *rep
     return control->reload(control->context, reply, fault);
 }
 
+/* Whether a list of the request names `name`; a missing list names everything. */
+static bool names(const json_t *list, const char *name)
+{
+    size_t i;
+    json_t *item;
+    if (!list)
+        return true;
+    json_array_foreach(list, i, item)
+    {
+        if (json_is_string(item) && strcmp(json_string_value(item), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static int read_wish(const json_t *request, struct capture_wish *wish, struct fault *fault)
+{
+    const json_t *queue = json_object_get(request, "queue"), *snaplen = json_object_get(request, "snaplen");
+    const json_t *lanes = json_object_get(request, "lanes"),
+                 *directions = json_object_get(request, "directions");
+    json_int_t number = queue ? json_integer_value(queue) : -1;
+    json_int_t bytes = snaplen ? json_integer_value(snaplen) : CAPTURE_FRAME_BYTES;
+    *wish = (struct capture_wish){
+        .lane = {names(lanes, "express"), names(lanes, "bulk")},
+        .direction = {names(directions, "a_to_b"), names(directions, "b_to_a")},
+        .queue = (int32_t)number,
+        .dropped = json_is_true(json_object_get(request, "dropped")),
+        .snaplen_bytes = (uint32_t)bytes,
+        .pid = (uint32_t)json_integer_value(json_object_get(request, "pid")),
+    };
+    if (number < -1 || number >= PORT_QUEUES_MAX)
+        return fault_set(fault, FAULT_USAGE, EINVAL, "a queue is a number from 0 to %u", PORT_QUEUES_MAX - 1);
+    if (bytes < 1 || bytes > CAPTURE_FRAME_BYTES)
+        return fault_set(fault, FAULT_USAGE, EINVAL, "snaplen is a number of bytes from 1 to %u",
+                         CAPTURE_FRAME_BYTES);
+    if ((lanes && !json_is_array(lanes)) || (directions && !json_is_array(directions)))
+        return fault_set(fault, FAULT_USAGE, EINVAL, "capture takes \"lanes\" and \"directions\" as lists");
+    return 0;
+}
+
+/* What the client has to know of the rings. */
+static int describe_capture(const struct capture *capture, json_t *reply)
+{
+    json_t *rings = json_array();
+    for (uint32_t i = 0; i < capture->rings; i++) {
+        uint32_t agent = capture->agent_of_ring[i], path = agent / 2;
+        json_array_append_new(rings,
+                              json_pack("{s:s, s:i, s:s}", "direction", path % 2 ? "b_to_a" : "a_to_b",
+                                        "queue", (int)(path / 2), "agent", agent % 2 ? "writer" : "reader"));
+    }
+    return json_object_update_new(reply, json_pack("{s:i, s:i, s:o}", "version", CAPTURE_VERSION, "slots",
+                                                   (int)capture->slots, "rings", rings));
+}
+
+static int capture_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+{
+    struct control_request *asked = control->request;
+    struct capture_wish wish;
+    struct link *link;
+    int err = find_link(control, request, &link, fault);
+    if (!err)
+        err = read_wish(request, &wish, fault);
+    if (!err)
+        err = engine_start_capture(control->engine, link, &wish, asked->connection, fault);
+    if (err)
+        return err;
+    const struct capture *capture = link->capture;
+    asked->keeps = true; /* what cannot be described or sent ends the connection, and that the capture */
+    asked->send_fd[asked->send_fds++] = capture->memory.fd;
+    asked->send_fd[asked->send_fds++] = capture->bell[1];
+    log_line(LOG_LEVEL_INFO, link->config.name, "captured by process %u", wish.pid);
+    if (describe_capture(capture, reply) != 0)
+        return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to describe the capture");
+    return 0;
+}
+
 struct command {
     const char *name;
     /* Adds to `reply` what it has to say. Returns 0, or -errno with a fault. */
@@ -232,8 +308,9 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"set", set_policy}, {"pause", pause_link},  {"resume", resume_link},      {"reset", reset_marks},
-    {"pin", pin},        {"link-add", add_link}, {"link-remove", remove_link}, {"reload", reload},
+    {"set", set_policy},          {"pause", pause_link}, {"resume", resume_link},
+    {"reset", reset_marks},       {"pin", pin},          {"link-add", add_link},
+    {"link-remove", remove_link}, {"reload", reload},    {"capture", capture_link},
 };
 
 static int dispatch(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
@@ -249,12 +326,14 @@ static int dispatch(struct control_commands *control, json_t *request, json_t *r
     return fault_set(fault, FAULT_USAGE, EINVAL, "there is no command \"%.64s\" here", name);
 }
 
-char *control_commands_run(void *context, const char *line, size_t bytes)
+char *control_commands_run(void *context, struct control_request *asked)
 {
+    struct control_commands *control = context;
     struct fault fault = {.kind = FAULT_RUNTIME};
-    json_t *request = json_loadb(line, bytes, 0, NULL);
+    json_t *request = json_loadb(asked->line, asked->bytes, 0, NULL);
     json_t *reply = json_pack("{s:b}", "ok", 1);
-    if (dispatch(context, request, reply, &fault) != 0) {
+    control->request = asked;
+    if (dispatch(control, request, reply, &fault) != 0) {
         json_decref(reply);
         reply = json_pack("{s:b,s:i,s:s}", "ok", 0, "exit", (int)fault.kind, "message", fault.text);
         if (!reply) /* it quoted bytes that are not UTF-8, which JSON cannot carry */

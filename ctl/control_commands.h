@@ -12,13 +12,20 @@
  *   pin           name (a link's or a worker's), cpus, layout (only a link's; may be missing)
  *   link-add      link, arguments (a list, as after --link NAME)  ready: the link's ready line
  *   link-remove   link, keep-stats (true, or missing)
+ *   capture       link, lanes, directions (lists), queue (missing: all), dropped, snaplen, pid
+ *                                                           version, slots, rings, and two descriptors: see below
  *   reload                                                  added, removed, replaced, changed, unchanged: link names
+ *
+ * A capture's connection stays: when the client closes its half, or says anything, the capture ends; when vmlane closes
+ * it, nothing comes any more. `rings` is a list of {direction, queue, agent}, in the order of the rings in the memory that
+ * the first descriptor is; the second is the client's end of the bell (shm/capture_ring.h).
  *
  * By the control thread. */
 #ifndef VMLANE_CTL_CONTROL_COMMANDS_H
 #define VMLANE_CTL_CONTROL_COMMANDS_H
 
 #include "../workers/engine.h"
+#include "control_server.h"
 
 #include <jansson.h>
 #include <stddef.h>
@@ -28,9 +35,10 @@ struct control_commands {
     /* Reads the configuration file again and adds to `reply` what came of it. Null: there is none. */
     int (*reload)(void *context, json_t *reply, struct fault *fault);
     void *context;
+    struct control_request *request; /* at hand */
 };
 
 /* A control_handler (control_server.h); `context` is a struct control_commands. */
-char *control_commands_run(void *context, const char *line, size_t bytes);
+char *control_commands_run(void *context, struct control_request *request);
 
 #endif

@@ -110,17 +110,39 @@ static void accept_clients(struct control_server *server, uint64_t now_ns)
     }
 }
 
-/* A short answer fits a new connection's buffer; what does not is a client that is not worth waiting for. */
-static void answer(const struct control_server *server, const struct control_client *client, size_t bytes)
+/* A short answer fits a new connection's buffer; what does not is a client that is not worth waiting for. Returns whether
+ * all of it, with the descriptors, went. */
+static bool send_answer(const struct control_request *request, char *text, size_t bytes)
 {
-    char *text = server->handle(server->context, client->line, bytes);
-    if (!text)
-        return;
-    size_t length = strlen(text);
-    text[length] = '\n'; /* in place of the terminator */
-    ssize_t sent = send(client->fd, text, length + 1, MSG_DONTWAIT | MSG_NOSIGNAL);
-    (void)sent;
+    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof request->send_fd)] = {0};
+    size_t fds_bytes = (size_t)request->send_fds * sizeof(int);
+    struct iovec part = {.iov_base = text, .iov_len = bytes};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
+    if (request->send_fds > 0) {
+        message.msg_control = control;
+        message.msg_controllen = CMSG_SPACE(fds_bytes);
+        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
+        *rights = (struct cmsghdr){
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(fds_bytes)};
+        memcpy(CMSG_DATA(rights), request->send_fd, fds_bytes);
+    }
+    return sendmsg(request->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
+}
+
+static void answer(const struct control_server *server, struct control_client *client, size_t bytes)
+{
+    struct control_request request = {.line = client->line, .bytes = bytes, .connection = client->fd};
+    char *text = server->handle(server->context, &request);
+    size_t length = text ? strlen(text) : 0;
+    if (text)
+        text[length] = '\n'; /* in place of the terminator */
+    bool sent = text && send_answer(&request, text, length + 1);
     free(text);
+    if (!request.keeps)
+        return;
+    if (!sent)
+        shutdown(client->fd, SHUT_RDWR); /* whose it is now notices that */
+    client->fd = -1;
 }
 
 /* Takes what has come of a client's line. A whole line is answered, and ends it. */

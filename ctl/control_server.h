@@ -1,7 +1,7 @@
 /* control_server: the socket on which a running vmlane is told to change something.
  *
  * A unix stream socket, 0600, whose clients must be of our uid or root (SO_PEERCRED). A request is one line, and so is
- * the answer (control_commands.h says which); then the connection ends. A client that sends garbage, too much, half a
+ * the answer (control_commands.h says which); then the connection ends, unless what was asked for keeps it. A client that sends garbage, too much, half a
  * line or nothing, or does not read, is cut off after CONTROL_CLIENT_NS or CONTROL_LINE_BYTES; the data plane does not
  * notice any of them.
  *
@@ -21,8 +21,21 @@
 #define CONTROL_LINE_BYTES  16384u
 #define CONTROL_CLIENT_NS   (2 * NS_PER_S)
 
-/* Acts on a request (without its newline). Returns the answer, allocated, without a newline; null: none. */
-typedef char *control_handler(void *context, const char *line, size_t bytes);
+#define CONTROL_FDS_MAX 2
+
+/* A request, and what the handler may want beside the answer. */
+struct control_request {
+    const char *line; /* without its newline */
+    size_t bytes;
+    int connection;
+    int send_fd[CONTROL_FDS_MAX]; /* go with the answer; they stay the handler's */
+    int send_fds;
+    bool
+        keeps; /* the connection is the handler's from now on. If the answer cannot be sent it is shut down */
+};
+
+/* Acts on a request. Returns the answer, allocated, without a newline; null: none. */
+typedef char *control_handler(void *context, struct control_request *request);
 
 struct control_client {
     int fd; /* -1: free */

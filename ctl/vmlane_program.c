@@ -100,14 +100,37 @@ static bool hear_signals(struct program *program)
     return end;
 }
 
+/* Descriptors that say that a capture is over. */
+static int capture_polls(const struct program *program, struct pollfd *polls)
+{
+    int fds[ENGINE_CAPTURES_MAX];
+    uint32_t count = engine_capture_fds(&program->engine, fds);
+    for (uint32_t i = 0; i < count; i++)
+        polls[i] = (struct pollfd){.fd = fds[i], .events = POLLIN};
+    return (int)count;
+}
+
+static void end_captures(struct program *program)
+{
+    struct engine_capture_end ended;
+    while (engine_end_capture(&program->engine, &ended)) {
+        log_line(ended.end == CAPTURE_END_LIE ? LOG_LEVEL_WARN : LOG_LEVEL_INFO, ended.link,
+                 "capture by process %u ended%s: %llu frames copied, %llu copies lost", ended.pid,
+                 ended.end == CAPTURE_END_LIE ? ", because it wrote a ring index out of range" : "",
+                 (unsigned long long)ended.copied_frames, (unsigned long long)ended.lost_frames);
+    }
+}
+
 /* Workers need nothing of this loop: it may be late without harm. */
 void program_serve(struct program *program)
 {
     uint64_t next_beat_ns = clock_now_ns();
     service_manager_ready(&program->manager);
     for (;;) {
-        struct pollfd polls[2 + CONTROL_CLIENTS_MAX] = {{.fd = program->signals.fd, .events = POLLIN}};
+        struct pollfd polls[2 + CONTROL_CLIENTS_MAX + ENGINE_CAPTURES_MAX] = {
+            {.fd = program->signals.fd, .events = POLLIN}};
         int count = 1 + control_server_polls(&program->control, &polls[1]);
+        count += capture_polls(program, &polls[count]);
         uint64_t now_ns = clock_now_ns();
         uint64_t wait_ns = next_beat_ns > now_ns ? next_beat_ns - now_ns : 0;
         poll(polls, (nfds_t)count, (int)((wait_ns + NS_PER_MS - 1) / NS_PER_MS));
@@ -115,6 +138,7 @@ void program_serve(struct program *program)
             return;
         now_ns = clock_now_ns();
         control_server_serve(&program->control, now_ns);
+        end_captures(program);
         if (now_ns < next_beat_ns)
             continue;
         next_beat_ns = now_ns + ENGINE_BEAT_NS;

@@ -40,6 +40,12 @@ enum vmlanectl_option {
     OPTION_LAYOUT,
     OPTION_TIMEOUT,
     OPTION_KEEP_STATS,
+    OPTION_LANE,
+    OPTION_DROPPED,
+    OPTION_DIRECTION,
+    OPTION_QUEUE,
+    OPTION_SNAPLEN,
+    OPTION_SECONDS,
     OPTION_COUNT
 };
 
@@ -49,6 +55,7 @@ struct vmlanectl_option_info {
     const char *name;
     const char *value; /* what stands after it in the help; null: a flag */
     const char *help;
+    char letter; /* its short form; 0: none */
 };
 
 /* Indexed by enum vmlanectl_option. */
@@ -157,6 +164,7 @@ int vmlanectl_show_reply(struct vmlanectl *ctl, const struct vmlanectl_arguments
 
 /* The commands. */
 int vmlanectl_export(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
+int vmlanectl_capture(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_record(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_plot(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);
 int vmlanectl_top(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments);

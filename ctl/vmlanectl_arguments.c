@@ -4,20 +4,26 @@
 #include <string.h>
 
 const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
-    [OPTION_HELP] = {"help", NULL, "show this and exit"},
+    [OPTION_HELP] = {"help", NULL, "show this and exit", 'h'},
     [OPTION_JSON] = {"json", NULL, "one JSON object on one line, for scripts"},
     [OPTION_RATES] = {"rates", NULL, "also per second, over one second or the watch interval"},
     [OPTION_WATCH] = {"watch", "SECONDS", "again every so many seconds (0.01 to 86400)"},
     [OPTION_INTERVAL] = {"interval", "SECONDS", "time between samples (1; 0.01 to 86400)"},
-    [OPTION_TIMES] = {"count", "N", "end after so many"},
+    [OPTION_TIMES] = {"count", "N", "end after so many", 'c'},
     [OPTION_LISTEN] = {"listen", "ADDRESS:PORT", "serve HTTP on loopback: 127.0.0.1:9798, [::1]:9798"},
     [OPTION_TEXTFILE] = {"textfile", "FILE", "write FILE, by rename, for node_exporter"},
     [OPTION_SORT] = {"sort", "KEY", "traffic, name, drops, wait or depth"},
-    [OPTION_OUTPUT] = {"output", "FILE", "where it goes"},
+    [OPTION_OUTPUT] = {"output", "FILE", "where it goes", 'w'},
     [OPTION_LINK] = {"link", "NAME", "that link alone"},
     [OPTION_PROCESS] = {"process", "PID", "the process that is meant, where several run"},
     [OPTION_LAYOUT] = {"layout", "LAYOUT", "also another layout, as of 'vmlane run'"},
     [OPTION_TIMEOUT] = {"timeout", "TIME", "how long to wait, as 500ms (2s)"},
+    [OPTION_LANE] = {"lane", "LANE", "express or bulk alone"},
+    [OPTION_DROPPED] = {"dropped", NULL, "also what the link dropped, with the cause as the comment"},
+    [OPTION_DIRECTION] = {"direction", "WAY", "a_to_b or b_to_a alone"},
+    [OPTION_QUEUE] = {"queue", "N", "that queue of a link with several alone"},
+    [OPTION_SNAPLEN] = {"snaplen", "BYTES", "no more than so many bytes of a frame", 's'},
+    [OPTION_SECONDS] = {"seconds", "SECONDS", "end after that time (0.01 to 86400)"},
     [OPTION_KEEP_STATS] = {"keep-stats", NULL, "leave the last counters of a removed link readable"},
 };
 
@@ -63,6 +69,16 @@ static const char *option_name(size_t index)
     return vmlanectl_option_info[index].name;
 }
 
+/* The option of `-x` or `-xvalue`, or OPTION_COUNT. */
+static enum vmlanectl_option find_letter(char letter)
+{
+    for (unsigned i = 0; i < OPTION_COUNT; i++) {
+        if (vmlanectl_option_info[i].letter == letter)
+            return (enum vmlanectl_option)i;
+    }
+    return OPTION_COUNT;
+}
+
 /* The option of `--name` or `--name=value`, or OPTION_COUNT. */
 static enum vmlanectl_option find_option(const char *text)
 {
@@ -101,9 +117,8 @@ static int take_option(struct vmlanectl *ctl, const struct vmlanectl_command *co
                        int *at, struct vmlanectl_arguments *arguments)
 {
     const char *text = argv[*at];
-    if (strcmp(text, "-h") == 0)
-        text = "--help";
-    enum vmlanectl_option option = strncmp(text, "--", 2) == 0 ? find_option(text + 2) : OPTION_COUNT;
+    bool is_long = strncmp(text, "--", 2) == 0;
+    enum vmlanectl_option option = is_long ? find_option(text + 2) : find_letter(text[1]);
     if (option == OPTION_COUNT)
         return unknown_option(ctl, command, text);
     const struct vmlanectl_option_info *info = &vmlanectl_option_info[option];
@@ -111,7 +126,9 @@ static int take_option(struct vmlanectl *ctl, const struct vmlanectl_command *co
         return vmlanectl_fail_text(ctl, FAULT_USAGE,
                                    "%s takes no option \"--%s\" (see 'vmlanectl %s --help')", command->name,
                                    info->name, command->name);
-    const char *value = strchr(text, '=');
+    const char *value = is_long ? strchr(text, '=') : NULL;
+    if (!is_long && text[2] != '\0')
+        value = text + 1; /* what follows the letter */
     if (value && !info->value)
         return vmlanectl_fail_text(ctl, FAULT_USAGE, "option \"--%s\" takes no value", info->name);
     if (info->value && !value && *at + 1 >= argc)

@@ -12,15 +12,17 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct capture_copier;
 struct doorbell;
 
 /* What a worker lends an agent for a step. */
 struct agent_step {
-    struct regime_meter *meter;  /* the time is meter->now_ns */
-    const struct policy *policy; /* of the agent's link; valid for this step */
-    uint64_t *wakes_sent;        /* doorbells rung with a system call */
-    bool paused;                 /* a reader is not to look at its port */
-    uint32_t resets;             /* how often the link's high-water marks were reset */
+    struct regime_meter *meter;    /* the time is meter->now_ns */
+    const struct policy *policy;   /* of the agent's link; valid for this step */
+    uint64_t *wakes_sent;          /* doorbells rung with a system call */
+    bool paused;                   /* a reader is not to look at its port */
+    uint32_t resets;               /* how often the link's high-water marks were reset */
+    struct capture_copier *copier; /* who gets copies of what the agent sends and drops; null: nobody */
 };
 
 /* What a step comes back with. */

@@ -68,6 +68,11 @@ void agent_set_add_writer(struct agent_set *set, struct writer *writer, bool fed
                              .resets = resets});
 }
 
+void agent_set_capture(struct agent_set *set, struct capture_copier *copier)
+{
+    set->agent[set->count - 1].copier = copier;
+}
+
 uint32_t agent_set_find(const struct agent_set *set, int32_t fd)
 {
     for (uint32_t slot = (uint32_t)fd % set->slots; set->agent_of_fd[slot] != 0;

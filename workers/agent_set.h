@@ -28,12 +28,13 @@ struct writer;
 struct agent {
     struct reader *reader; /* one of the two */
     struct writer *writer;
-    struct policy *const *policy; /* the link's pointer, read with rcu_dereference */
-    int32_t fd;                   /* what it waits on: rx_fd, or tx_fd; -1: nothing */
-    bool rests;                   /* may rest */
-    bool fed_here;                /* a writer whose reader is the agent before it */
-    bool paused;                  /* a reader that is not to look at its port */
-    uint32_t resets;              /* of a writer's high-water marks */
+    struct policy *const *policy;  /* the link's pointer, read with rcu_dereference */
+    int32_t fd;                    /* what it waits on: rx_fd, or tx_fd; -1: nothing */
+    bool rests;                    /* may rest */
+    bool fed_here;                 /* a writer whose reader is the agent before it */
+    bool paused;                   /* a reader that is not to look at its port */
+    uint32_t resets;               /* of a writer's high-water marks */
+    struct capture_copier *copier; /* capture.h; null: nobody captures */
 };
 
 /* Of one agent, by its worker. Zero: to be stepped. */
@@ -67,6 +68,9 @@ void agent_set_add_reader(struct agent_set *set, struct reader *reader, struct p
                           bool paused);
 void agent_set_add_writer(struct agent_set *set, struct writer *writer, bool fed_here,
                           struct policy *const *policy, uint32_t resets);
+
+/* The agent added last is captured. */
+void agent_set_capture(struct agent_set *set, struct capture_copier *copier);
 
 /* Number of the agent that waits on a descriptor, or AGENT_SET_NONE. */
 uint32_t agent_set_find(const struct agent_set *set, int32_t fd);

@@ -111,6 +111,18 @@ struct plan {
     struct agent_set *set[CREW_WORKERS_MAX];
 };
 
+static void add_reader(struct agent_set *set, const struct link *link, uint32_t path)
+{
+    agent_set_add_reader(set, link->path[path].reader, &link->policy, link->paused);
+    agent_set_capture(set, link->capture ? link->capture->of[2 * path] : NULL);
+}
+
+static void add_writer(struct agent_set *set, const struct link *link, uint32_t path, bool fed_here)
+{
+    agent_set_add_writer(set, link->path[path].writer, fed_here, &link->policy, link->resets);
+    agent_set_capture(set, link->capture ? link->capture->of[2 * path + 1] : NULL);
+}
+
 /* The agents that a worker is to run; of each link in the order reader, writer, a to b first. */
 static struct agent_set *make_set(const struct engine *engine, const struct worker *worker,
                                   const struct leaving *leaving)
@@ -126,13 +138,12 @@ static struct agent_set *make_set(const struct engine *engine, const struct work
         const struct link *link = engine->link[i];
         bool leaves = leaving->all || leaving->link == link;
         for (uint32_t k = 0; k < link->placement.agents; k += 2) {
-            const struct path *path = &link->path[k / 2];
             bool reads = link->placement.worker[k] == worker->cpu && !leaves;
             bool writes = link->placement.worker[k + 1] == worker->cpu && (!leaves || leaving->writers_stay);
             if (reads)
-                agent_set_add_reader(set, path->reader, &link->policy, link->paused);
+                add_reader(set, link, k / 2);
             if (writes)
-                agent_set_add_writer(set, path->writer, reads, &link->policy, link->resets);
+                add_writer(set, link, k / 2, reads);
         }
     }
     return set;
@@ -458,6 +469,66 @@ int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, stru
     return err;
 }
 
+uint32_t engine_capture_fds(const struct engine *engine, int *fds)
+{
+    uint32_t count = 0;
+    for (uint32_t i = 0; i < engine->links; i++) {
+        if (engine->link[i]->capture)
+            fds[count++] = engine->link[i]->capture->connection;
+    }
+    return count;
+}
+
+int engine_start_capture(struct engine *engine, struct link *link, const struct capture_wish *wish,
+                         int connection, struct fault *fault)
+{
+    int fds[ENGINE_CAPTURES_MAX];
+    if (link->capture)
+        return fault_set(fault, FAULT_IN_USE, EBUSY,
+                         "it is captured already, by process %u (one capture a link at a time: end that one)",
+                         link->capture->wish.pid);
+    if (engine_capture_fds(engine, fds) == ENGINE_CAPTURES_MAX)
+        return fault_set(fault, FAULT_IN_USE, EBUSY,
+                         "%u links of its process are captured, which is the most", ENGINE_CAPTURES_MAX);
+    int err = capture_open(&link->capture, wish, link->paths, connection, fault);
+    if (err)
+        return err;
+    if (publish_all(engine) == 0)
+        return 0;
+    link->capture->connection = -1;
+    capture_close(link->capture, CAPTURE_END_ASKED);
+    link->capture = NULL;
+    return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory for its agents");
+}
+
+/* Takes a link's copiers from its workers. Returns false where memory is lacking: it goes on until there is some. */
+static bool end_capture(struct engine *engine, struct link *link, struct engine_capture_end *ended)
+{
+    struct capture *capture = link->capture;
+    link->capture = NULL;
+    if (publish_all(engine) != 0) {
+        link->capture = capture;
+        return false;
+    }
+    snprintf(ended->link, sizeof ended->link, "%s", link->config.name);
+    ended->pid = capture->wish.pid;
+    ended->copied_frames = capture_copied_frames(capture);
+    ended->lost_frames = capture_lost_frames(capture);
+    capture_close(capture, ended->end);
+    return true;
+}
+
+bool engine_end_capture(struct engine *engine, struct engine_capture_end *ended)
+{
+    for (uint32_t i = 0; i < engine->links; i++) {
+        struct link *link = engine->link[i];
+        ended->end = link->capture ? capture_look(link->capture) : CAPTURE_GOES_ON;
+        if (ended->end != CAPTURE_GOES_ON && end_capture(engine, link, ended))
+            return true;
+    }
+    return false;
+}
+
 void engine_beat(struct engine *engine, uint64_t now_ns)
 {
     bool devices = now_ns >= engine->next_devices_ns;
@@ -467,6 +538,8 @@ void engine_beat(struct engine *engine, uint64_t now_ns)
     for (uint32_t i = 0; i < engine->links; i++) {
         stats_segment_beat(&engine->link[i]->stats, now_ns);
         link_show_state(engine->link[i]);
+        if (engine->link[i]->capture)
+            capture_beat(engine->link[i]->capture);
         if (devices)
             link_show_devices(engine->link[i]);
     }

@@ -15,10 +15,11 @@
 
 #include <limits.h>
 
-#define ENGINE_DRAIN_NS   (100 * NS_PER_MS)
-#define ENGINE_LINKS_MAX  256u
-#define ENGINE_BEAT_NS    STATS_HEARTBEAT_NS
-#define ENGINE_DEVICES_NS NS_PER_S
+#define ENGINE_DRAIN_NS     (100 * NS_PER_MS)
+#define ENGINE_LINKS_MAX    256u
+#define ENGINE_CAPTURES_MAX 16u
+#define ENGINE_BEAT_NS      STATS_HEARTBEAT_NS
+#define ENGINE_DEVICES_NS   NS_PER_S
 
 struct engine_config {
     gid_t stats_group; /* (gid_t)-1: none */
@@ -76,6 +77,28 @@ int engine_pin_link(struct engine *engine, struct link *link, const struct cpu_l
 /* Moves a worker with all that it runs to another core, which must not have a worker: FAULT_IN_USE. Returns 0, or
  * -errno with a fault. */
 int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, struct fault *fault);
+
+/* Has a link's agents copy for a capture what it wishes, from the next cycle of each worker on; one capture a link, at most
+ * ENGINE_CAPTURES_MAX in all. It is then link->capture, whose memory and end of the bell are to be sent to who asked over
+ * `connection`, which is the capture's; on failure it stays the caller's. Returns 0, or -errno with a fault: FAULT_IN_USE
+ * if the link is captured already. */
+int engine_start_capture(struct engine *engine, struct link *link, const struct capture_wish *wish,
+                         int connection, struct fault *fault);
+
+/* A capture that ended, for the log. */
+struct engine_capture_end {
+    char link[STATS_NAME_BYTES];
+    enum capture_end end;
+    uint32_t pid;
+    uint64_t copied_frames;
+    uint64_t lost_frames;
+};
+
+/* Fills `fds` (ENGINE_CAPTURES_MAX) with descriptors that become readable when a capture is over; returns how many. */
+uint32_t engine_capture_fds(const struct engine *engine, int *fds);
+
+/* Ends one capture that is over: no agent copies for it any more, and all is freed. Returns false if there is none. */
+bool engine_end_capture(struct engine *engine, struct engine_capture_end *ended);
 
 /* Heartbeats, states and device counters; call it every ENGINE_BEAT_NS. */
 void engine_beat(struct engine *engine, uint64_t now_ns);

@@ -192,11 +192,20 @@ void link_place_memory(struct link *link)
     }
 }
 
-static uint32_t close_path(struct path *path)
+/* What is left in the lanes is dropped as in a last step of the writer. */
+static void close_writer(struct writer *writer, struct capture_copier *copier)
+{
+    if (copier)
+        copier->meter = NULL;
+    writer->copier = copier;
+    writer_close(writer);
+}
+
+static uint32_t close_path(struct path *path, struct capture_copier *copier)
 {
     uint32_t lost = 0;
     if (path->writer)
-        writer_close(path->writer);
+        close_writer(path->writer, copier);
     if (path->reader)
         reader_close(path->reader, &lost);
     free(path->reader);
@@ -209,7 +218,9 @@ uint32_t link_close(struct link *link, bool keep_stats)
 {
     uint32_t lost = 0;
     for (uint32_t i = 0; link->path && i < link->paths; i++)
-        lost += close_path(&link->path[i]);
+        lost += close_path(&link->path[i], link->capture ? link->capture->of[2 * i + 1] : NULL);
+    if (link->capture)
+        capture_close(link->capture, CAPTURE_END_REMOVED);
     free(link->path);
     stats_segment_retire(&link->stats, keep_stats);
     for (uint32_t i = 0; i < 2; i++)

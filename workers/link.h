@@ -8,6 +8,7 @@
 
 #include "../io/port.h"
 #include "../shm/stats_segment.h"
+#include "capture.h"
 #include "layout.h"
 #include "path.h"
 #include "policy.h"
@@ -49,7 +50,8 @@ struct link {
     struct placement placement;
     uint32_t turn; /* its number among the links ever, for taking cores in turn */
     bool paused;
-    uint32_t resets; /* of its high-water marks */
+    uint32_t resets;         /* of its high-water marks */
+    struct capture *capture; /* null: nobody captures */
     struct stats_segment stats;
     struct stats_link_segment *segment; /* stats.memory */
     enum port_state port_seen[2];       /* what the log last said */
@@ -63,7 +65,7 @@ bool link_name_valid(const char *name);
 int link_open(struct link **opened, const struct link_config *config, gid_t stats_group, const char *build,
               const char *control, struct fault *fault);
 
-/* Drops what its lanes hold, closes ports and memory, retires the stats segment. No worker may run its agents. The
+/* Drops what its lanes hold, ends its capture, closes ports and memory, retires the stats segment. No worker may run its agents. The
  * number of buffers that did not come home is returned: 0 unless there is a fault in vmlane. */
 uint32_t link_close(struct link *link, bool keep_stats);
 

@@ -1,6 +1,7 @@
 #include "reader.h"
 
 #include "../io/frame_headers.h"
+#include "capture.h"
 #include "lane.h"
 #include "probe.h"
 
@@ -68,6 +69,8 @@ static void drop(struct reader *reader, const struct frame_desc *desc, uint32_t 
     counter_add(&reader->stats->counters, cause, 1);
     probe_drop(reader->port, cause, frame_desc_length_bytes(desc),
                arena_frame(reader->arena.base, desc->offset_lines));
+    capture_dropped(reader->copier, cause == COUNTER_drop_lane_full_frames ? LANE_BULK : CAPTURE_LANE_NONE,
+                    cause, reader->arena.base, &desc[0], &desc[1]);
     for (uint32_t i = 0; i < parts; i++)
         arena_put(&reader->arena, desc[i].offset_lines);
 }
@@ -289,6 +292,7 @@ static uint32_t move_batch(struct reader *reader, const struct agent_step *step)
 struct agent_report reader_step(struct reader *reader, const struct agent_step *step)
 {
     struct agent_report report = {.deadline_ns = NEVER_NS};
+    reader->copier = capture_step(step);
     arena_reclaim(&reader->arena, &reader->returns, PATH_RETURN_ENTRIES);
     if (!step->paused)
         report.frames = move_batch(reader, step);

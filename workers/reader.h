@@ -29,6 +29,7 @@ struct reader {
     struct spsc_producer express;
     uint64_t hash_seed;
     const struct doorbell *writer_bell; /* null: the writer is on the same worker */
+    struct capture_copier *copier;      /* of this step: who gets copies of what is dropped; null: nobody */
     struct stats_path_reader *stats;
     struct flow_table flows;
 };

@@ -47,7 +47,8 @@ static struct agent_report step_agent(struct loop *loop, const struct agent *age
                               .policy = policy,
                               .wakes_sent = &loop->wakes_sent,
                               .paused = agent->paused,
-                              .resets = agent->resets};
+                              .resets = agent->resets,
+                              .copier = agent->copier};
     return agent->reader ? reader_step(agent->reader, &step) : writer_step(agent->writer, &step);
 }
 

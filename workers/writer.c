@@ -131,15 +131,31 @@ static uint8_t *frame_of(const struct writer *writer, const struct frame_desc *d
     return arena_frame(writer->arena_base, desc->offset_lines);
 }
 
-/* Tells tracers of each of a lane's first `frames`, which are about to be dropped. */
+/* Shows a frame that is about to be dropped to tracers and to who captures. `second` counts only if it goes on there. */
+static void show_drop(const struct writer *writer, uint32_t lane, enum path_counter cause,
+                      const struct frame_desc *first, const struct frame_desc *second)
+{
+    probe_drop(writer->port, cause, frame_desc_length_bytes(first), frame_of(writer, first));
+    capture_dropped(writer->copier, lane, cause, writer->arena_base, first, second);
+}
+
+/* The same of each of a lane's first `frames`. */
 static void show_drops(const struct writer *writer, const struct lane *lane, enum path_counter cause,
                        uint32_t frames)
 {
     for (uint32_t i = 0, entry = 0; i < frames; i++) {
         const struct frame_desc *desc = lane_entry(lane, entry);
-        probe_drop(writer->port, cause, frame_desc_length_bytes(desc), frame_of(writer, desc));
+        show_drop(writer, lane->number, cause, desc, lane_entry(lane, entry + 1));
         entry += entry_parts(desc);
     }
+}
+
+/* Shows what came of a transmit call, to the same. */
+static void show_result(const struct writer *writer, const struct lane *lane, const struct tx_frame *offered,
+                        uint32_t frames, const struct tx_result *result)
+{
+    probe_transmit_result(writer->port, lane->number, frames, result);
+    capture_sent(writer->copier, lane->number, offered, result->accepted);
 }
 
 /* The first `frames` of a lane are done with: their buffers go home, their entries back to the reader. */
@@ -173,6 +189,7 @@ static void finish(struct writer *writer, struct lane *lane, uint32_t frames)
 
 void writer_drop_node(struct writer *writer, const struct flow_node *node, enum path_counter cause)
 {
+    show_drop(writer, LANE_BULK, cause, &node->desc[0], &node->desc[1]);
     uint32_t parts = entry_parts(&node->desc[0]);
     uint32_t room = spsc_reserve(&writer->returns, parts);
     assert(room == parts);
@@ -183,7 +200,6 @@ void writer_drop_node(struct writer *writer, const struct flow_node *node, enum 
     }
     spsc_commit(&writer->returns, parts);
     count(writer, cause, 1);
-    probe_drop(writer->port, cause, frame_desc_length_bytes(&node->desc[0]), frame_of(writer, node->desc));
     probe_pop(writer->port, LANE_BULK, 1, node->length_bytes);
     shared_u64_add(&writer->stats->lane_out_frames[LANE_BULK], 1);
     shared_u64_add(&writer->stats->lane_out_bytes[LANE_BULK], node->length_bytes);
@@ -427,7 +443,7 @@ static uint32_t offer_odd(struct writer *writer, struct lane *lane, const struct
     count_call(writer, lane, segments, meter->now_ns);
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer->frame, segments);
     regime_mark(meter, REGIME_transmit);
-    probe_transmit_result(writer->port, lane->number, segments, &result);
+    show_result(writer, lane, offer->frame, segments, &result);
     return act_on_segments(writer, lane, step->policy, offer, segments, &result, charged, meter->now_ns);
 }
 
@@ -449,7 +465,7 @@ static uint32_t offer_lane(struct writer *writer, struct lane *lane, const struc
     uint64_t gather_ns = regime_samples(&meter->lanes_turn) ? regime_mark_first(meter, REGIME_lanes) : 0;
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer.frame, offer.frames);
     regime_mark_second(meter, REGIME_lanes, REGIME_transmit, gather_ns, &meter->lanes_share);
-    probe_transmit_result(writer->port, lane->number, offer.frames, &result);
+    show_result(writer, lane, offer.frame, offer.frames, &result);
     return act(writer, lane, step->policy, &offer, &result, charged, meter->now_ns);
 }
 
@@ -804,6 +820,7 @@ static void flush(struct writer *writer, const struct agent_step *step, struct a
 
 struct agent_report writer_step(struct writer *writer, const struct agent_step *step)
 {
+    writer->copier = capture_step(step);
     struct agent_report report = {.deadline_ns = NEVER_NS, .frames = expire(writer, step->meter->now_ns)};
     writer->express.again_ns = writer->bulk.again_ns = 0;
     if (step->resets != writer->resets)

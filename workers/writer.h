@@ -20,6 +20,7 @@
 #include "../ring/spsc_ring.h"
 #include "../shm/stats_layout.h"
 #include "agent.h"
+#include "capture.h"
 #include "lane.h"
 #include "path.h"
 
@@ -40,9 +41,10 @@ struct writer_queues;
 struct writer {
     struct port *port;
     uint32_t queue;
-    uint32_t longest_bytes;    /* longest frame seen; at least an ordinary one */
-    uint32_t sub_batch_frames; /* of the next bulk call; at most WRITER_SUB_BATCH_FRAMES */
-    uint64_t frame_ns;         /* what a frame costs in a bulk call, a running mean */
+    struct capture_copier *copier; /* of this step: who gets copies; null: nobody */
+    uint32_t longest_bytes;        /* longest frame seen; at least an ordinary one */
+    uint32_t sub_batch_frames;     /* of the next bulk call; at most WRITER_SUB_BATCH_FRAMES */
+    uint64_t frame_ns;             /* what a frame costs in a bulk call, a running mean */
     uint8_t *arena_base;
     struct lane express;
     struct lane bulk;
@@ -77,7 +79,7 @@ struct agent_report writer_step(struct writer *writer, const struct agent_step *
 uint32_t writer_pending(struct writer *writer);
 
 /* Drops what is left in the lanes and queues as `link_removed`, and frees the queues. By the control thread, when no
- * worker runs the writer and the reader has stopped. */
+ * worker runs the writer and the reader has stopped; `copier` is as of a step that ends. */
 void writer_close(struct writer *writer);
 
 /* Whether its port's descriptor becoming writable would help it. */
