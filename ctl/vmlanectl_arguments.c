@@ -18,12 +18,12 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_PROCESS] = {"process", "PID", "the process that is meant, where several run"},
     [OPTION_LAYOUT] = {"layout", "LAYOUT", "also another layout, as of 'vmlane run'"},
     [OPTION_TIMEOUT] = {"timeout", "TIME", "how long to wait, as 500ms (2s)"},
-    [OPTION_LANE] = {"lane", "LANE", "express or bulk alone"},
-    [OPTION_DROPPED] = {"dropped", NULL, "also what the link dropped, with the cause as the comment"},
-    [OPTION_DIRECTION] = {"direction", "WAY", "a_to_b or b_to_a alone"},
+    [OPTION_LANE] = {"lane", "express|bulk", "that lane alone"},
+    [OPTION_DROPPED] = {"dropped", NULL, "what the link drops too, with the cause as comment"},
+    [OPTION_DIRECTION] = {"direction", "a_to_b|b_to_a", "that direction alone"},
     [OPTION_QUEUE] = {"queue", "N", "that queue of a link with several alone"},
     [OPTION_SNAPLEN] = {"snaplen", "BYTES", "no more than so many bytes of a frame", 's'},
-    [OPTION_SECONDS] = {"seconds", "SECONDS", "end after that time (0.01 to 86400)"},
+    [OPTION_SECONDS] = {"seconds", "SECONDS", "end after so long (0.01 to 86400)"},
     [OPTION_KEEP_STATS] = {"keep-stats", NULL, "leave the last counters of a removed link readable"},
 };
 

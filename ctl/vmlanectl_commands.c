@@ -46,15 +46,16 @@ static const struct vmlanectl_command commands[] = {
      .operands_max = 1,
      .run = vmlanectl_record},
     {.name = "capture",
-     .operands = "NAME -w FILE [--lane LANE] [--dropped] [--direction WAY]\n"
-                 "         [--queue N] [-s BYTES] [-c N] [--seconds SECONDS] [--json]",
+     .operands = "NAME -w FILE [--lane express|bulk] [--dropped]\n"
+                 "                         [--direction a_to_b|b_to_a] [--queue N] [-s BYTES]\n"
+                 "                         [-c N] [--seconds SECONDS] [--json]",
      .summary = "the frames of a running link, in a pcapng file",
      .text = "Copies of what the link sends go to FILE, or to standard output for '-w -', until\n"
-             "SIGINT, SIGTERM or a limit; with --dropped also of what it drops, each with the\n"
-             "name of the counter that counts it as the packet comment. Sent frames are marked\n"
-             "outbound, dropped ones inbound; each path is an interface, with lane express as\n"
-             "its queue 0 and bulk as its queue 1. A capture that is too slow, or stopped, loses\n"
-             "copies, which are counted, and the link no frame.\n",
+             "SIGINT, SIGTERM or a limit; with --dropped copies of what it drops too, each with\n"
+             "the name of the counter that counts it as the packet comment. Each path is an\n"
+             "interface; sent frames are marked outbound and dropped ones inbound; the queue of\n"
+             "a packet is its lane: 0 express, 1 bulk. A capture that is too slow, or stopped,\n"
+             "loses copies, which are counted, and the link no frame.\n",
      .options = OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_LANE) | OPTION_BIT(OPTION_DROPPED) |
                 OPTION_BIT(OPTION_DIRECTION) | OPTION_BIT(OPTION_QUEUE) | OPTION_BIT(OPTION_SNAPLEN) |
                 OPTION_BIT(OPTION_TIMES) | OPTION_BIT(OPTION_SECONDS) | OPTION_BIT(OPTION_JSON),
@@ -234,11 +235,12 @@ static int show_command_help(struct vmlanectl *ctl, const struct vmlanectl_comma
             char name[32];
             if (i != OPTION_HELP && !(command->options & OPTION_BIT(i)))
                 continue;
-            int letter =
-                i != OPTION_HELP && info->letter ? snprintf(name, sizeof name, "-%c, ", info->letter) : 0;
-            snprintf(name + letter, sizeof name - (size_t)letter, "--%s%s%s", info->name,
-                     info->value ? " " : "", info->value ? info->value : "");
-            fprintf(result.stream, "  %-18s %s\n", name, info->help);
+            snprintf(name, sizeof name, "--%s%s%s", info->name, info->value ? " " : "",
+                     info->value ? info->value : "");
+            fprintf(result.stream, "  %-18s %s", name, info->help);
+            if (info->letter)
+                fprintf(result.stream, " (-%c)", info->letter);
+            putc('\n', result.stream);
         }
         if (command->run == vmlanectl_get || command->run == vmlanectl_set)
             show_settings(result.stream);

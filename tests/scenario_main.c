@@ -28,6 +28,7 @@
     X(service_suite)                                                                                         \
     X(control_suite)                                                                                         \
     X(links_suite)                                                                                           \
+    X(capture_suite)                                                                                         \
     X(exec_suite)                                                                                            \
     X(config_suite)                                                                                          \
     X(live_suite)                                                                                            \

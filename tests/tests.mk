@@ -61,8 +61,8 @@ check-vm: all | deps-vm
 TSAN_UNITS     = ring ring_peers arena doorbell histogram order_stress port_stream worker_rest engine
 TSAN_SCENARIOS = traffic refusal peer packet stream live links
 SAN_MAKE    = $(MAKE) --no-print-directory CC=clang CFLAGS='-O1 -g'
-TSAN_UNITS     += channel port_shm shm_door vmlane_shm
-TSAN_SCENARIOS += shm
+TSAN_UNITS     += channel port_shm shm_door vmlane_shm capture_ring capture
+TSAN_SCENARIOS += shm capture
 check-san: | deps-slow
 	$(Q)$(SAN_MAKE) SAN=address,undefined BUILD=$(BUILD)/asan all $(BUILD)/asan/tests/unit $(BUILD)/asan/tests/scenario
 	ASAN_OPTIONS=detect_leaks=0 tests/run-units $(BUILD)/asan

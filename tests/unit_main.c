@@ -45,6 +45,9 @@
     X(stream_express_suite)                                                                                  \
     X(port_stream_peers_suite)                                                                               \
     X(channel_suite)                                                                                         \
+    X(capture_ring_suite)                                                                                    \
+    X(capture_suite)                                                                                         \
+    X(pcapng_suite)                                                                                          \
     X(port_shm_suite)                                                                                        \
     X(shm_door_suite)                                                                                        \
     X(vmlane_shm_suite)                                                                                      \

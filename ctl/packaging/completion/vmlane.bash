@@ -79,6 +79,10 @@ _vmlane() {
         _vmlane_reply "$(_vmlane_options "$program" "$command")"
         return
     fi
+    if [[ $command == capture && $before == -w ]]; then
+        _vmlane_files
+        return
+    fi
     case $command in
     export) ((COMP_CWORD == 2)) && _vmlane_reply prometheus ;;
     plot) _vmlane_files ;;

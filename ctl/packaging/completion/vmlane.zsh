@@ -58,6 +58,11 @@ if [[ $PREFIX == -* || ${program:t} == vmlane ]]; then
     return
 fi
 
+if [[ $command == capture && $before == -w ]]; then
+    _files
+    return
+fi
+
 case $command in
 export) (( CURRENT == 3 )) && compadd prometheus ;;
 plot) _files ;;
