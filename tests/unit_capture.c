@@ -173,6 +173,7 @@ START_TEST(what_a_stalled_port_lets_expire_and_what_a_removal_drops_is_copied)
     static struct found found;
     begin(&everything);
     lab.path->policy.bulk = _i ? BULK_FQ : BULK_FIFO;
+    lab.path->policy.on_budget = ON_BUDGET_REQUEUE; /* what waits gets old */
     lab.path->far.takes_all = false;
     push_frames(lab.path, LANE_BULK, 30, TEST_FRAME_SIZE);
     push_frames(lab.path, LANE_EXPRESS, 5, TEST_FRAME_SIZE);
@@ -184,6 +185,7 @@ START_TEST(what_a_stalled_port_lets_expire_and_what_a_removal_drops_is_copied)
     collect(&found);
     check_found(&found);
     ck_assert_uint_eq(found.dropped[COUNTER_drop_link_removed_frames], 5);
+    ck_assert_uint_gt(found.dropped[COUNTER_drop_expired_frames], 0);
     ck_assert_uint_eq(found.all, 40);
     end();
 }
