@@ -55,11 +55,13 @@ struct vmlanectl_option_info {
     const char *name;
     const char *value; /* what stands after it in the help; null: a flag */
     const char *help;
-    char letter; /* its short form; 0: none */
 };
 
 /* Indexed by enum vmlanectl_option. */
 extern const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT];
+
+/* Its short form, as the `w` of `-w`; 0: none. */
+char vmlanectl_option_letter(enum vmlanectl_option option);
 
 /* A command line, taken apart. Points into argv. */
 struct vmlanectl_arguments {

@@ -4,16 +4,16 @@
 #include <string.h>
 
 const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
-    [OPTION_HELP] = {"help", NULL, "show this and exit", 'h'},
+    [OPTION_HELP] = {"help", NULL, "show this and exit"},
     [OPTION_JSON] = {"json", NULL, "one JSON object on one line, for scripts"},
     [OPTION_RATES] = {"rates", NULL, "also per second, over one second or the watch interval"},
     [OPTION_WATCH] = {"watch", "SECONDS", "again every so many seconds (0.01 to 86400)"},
     [OPTION_INTERVAL] = {"interval", "SECONDS", "time between samples (1; 0.01 to 86400)"},
-    [OPTION_TIMES] = {"count", "N", "end after so many", 'c'},
+    [OPTION_TIMES] = {"count", "N", "end after so many"},
     [OPTION_LISTEN] = {"listen", "ADDRESS:PORT", "serve HTTP on loopback: 127.0.0.1:9798, [::1]:9798"},
     [OPTION_TEXTFILE] = {"textfile", "FILE", "write FILE, by rename, for node_exporter"},
     [OPTION_SORT] = {"sort", "KEY", "traffic, name, drops, wait or depth"},
-    [OPTION_OUTPUT] = {"output", "FILE", "where it goes", 'w'},
+    [OPTION_OUTPUT] = {"output", "FILE", "where it goes"},
     [OPTION_LINK] = {"link", "NAME", "that link alone"},
     [OPTION_PROCESS] = {"process", "PID", "the process that is meant, where several run"},
     [OPTION_LAYOUT] = {"layout", "LAYOUT", "also another layout, as of 'vmlane run'"},
@@ -22,10 +22,17 @@ const struct vmlanectl_option_info vmlanectl_option_info[OPTION_COUNT] = {
     [OPTION_DROPPED] = {"dropped", NULL, "what the link drops too, with the cause as comment"},
     [OPTION_DIRECTION] = {"direction", "a_to_b|b_to_a", "that direction alone"},
     [OPTION_QUEUE] = {"queue", "N", "that queue of a link with several alone"},
-    [OPTION_SNAPLEN] = {"snaplen", "BYTES", "no more than so many bytes of a frame", 's'},
+    [OPTION_SNAPLEN] = {"snaplen", "BYTES", "no more than so many bytes of a frame"},
     [OPTION_SECONDS] = {"seconds", "SECONDS", "end after so long (0.01 to 86400)"},
     [OPTION_KEEP_STATS] = {"keep-stats", NULL, "leave the last counters of a removed link readable"},
 };
+
+char vmlanectl_option_letter(enum vmlanectl_option option)
+{
+    static const char letter[OPTION_COUNT] = {
+        [OPTION_HELP] = 'h', [OPTION_OUTPUT] = 'w', [OPTION_TIMES] = 'c', [OPTION_SNAPLEN] = 's'};
+    return letter[option];
+}
 
 #define NAME_BYTES_MAX 32 /* longer ones are compared by their beginning */
 
@@ -73,7 +80,7 @@ static const char *option_name(size_t index)
 static enum vmlanectl_option find_letter(char letter)
 {
     for (unsigned i = 0; i < OPTION_COUNT; i++) {
-        if (vmlanectl_option_info[i].letter == letter)
+        if (vmlanectl_option_letter((enum vmlanectl_option)i) == letter)
             return (enum vmlanectl_option)i;
     }
     return OPTION_COUNT;

@@ -238,8 +238,9 @@ static int show_command_help(struct vmlanectl *ctl, const struct vmlanectl_comma
             snprintf(name, sizeof name, "--%s%s%s", info->name, info->value ? " " : "",
                      info->value ? info->value : "");
             fprintf(result.stream, "  %-18s %s", name, info->help);
-            if (info->letter)
-                fprintf(result.stream, " (-%c)", info->letter);
+            char letter = vmlanectl_option_letter((enum vmlanectl_option)i);
+            if (letter)
+                fprintf(result.stream, " (-%c)", letter);
             putc('\n', result.stream);
         }
         if (command->run == vmlanectl_get || command->run == vmlanectl_set)
