@@ -1,17 +1,13 @@
 /* Links that come and go in a running process, and what the others notice of it: nothing. */
+#include "scenario_changes.h"
 #include "scenario_net.h"
 
 #include <errno.h>
-#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#define POLICY_CHANGES 1000u
-#define LINK_CHANGES   100u
-#define ANSWER_BYTES   65536
 
 static struct side vm, host;
 static struct vmlane vmlane;
@@ -134,59 +130,13 @@ START_TEST(where_several_processes_run_one_must_be_named)
 }
 END_TEST
 
-/* One request to the process, past vmlanectl. Ends the helper if it is not done. */
-static void ask(const char *control, const char *request)
-{
-    static char answer[ANSWER_BYTES];
-    struct sockaddr_un address = address_of(control);
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (fd < 0 || connect(fd, (struct sockaddr *)&address, sizeof address) != 0 ||
-        send(fd, request, strlen(request), MSG_NOSIGNAL) != (ssize_t)strlen(request))
-        _exit(2);
-    struct pollfd wait = {.fd = fd, .events = POLLIN};
-    poll(&wait, 1, 10000);
-    ssize_t got = recv(fd, answer, sizeof answer - 1, 0);
-    close(fd);
-    answer[got > 0 ? got : 0] = '\0';
-    if (strstr(answer, "\"ok\":true"))
-        return;
-    fprintf(stderr, "%s answered by %s\n", request, answer);
-    _exit(1);
-}
-
-/* 1,000 policies and 100 links, added and removed, as fast as they are taken. */
-static void change_everything(void *context)
-{
-    static const char *const settings[] = {"\"bulk\":\"fq\",\"idle\":\"spin\"",
-                                           "\"express-max\":\"40\"",
-                                           "\"express-max\":\"256\",\"bulk\":\"fifo\"",
-                                           "\"idle\":\"park\",\"on-budget\":\"requeue\"",
-                                           "\"express-quota-frames\":\"1\"",
-                                           "\"express-flow-max\":\"1\"",
-                                           "\"bulk\":\"fq\",\"express-flow-max\":\"8\"",
-                                           "\"retry-wait\":\"1us\"",
-                                           "\"idle\":\"backoff\",\"on-budget\":\"drop\"",
-                                           "\"express-quota-frames\":\"64\",\"retry-wait\":\"50us\""};
-    const char *control = context;
-    for (unsigned i = 0; i < LINK_CHANGES; i++) {
-        ask(control, text_of("{\"command\":\"link-add\",\"link\":\"extra%u\",\"arguments\":[\"--a\","
-                             "\"unixgram:%s\",\"--b\","
-                             "\"null\",\"--layout\",\"%s\"]}\n",
-                             i, in_folder("extra"), i % 2 ? "direction" : "shared"));
-        for (unsigned k = 0; k < POLICY_CHANGES / LINK_CHANGES; k++)
-            ask(control, text_of("{\"command\":\"set\",\"link\":\"web1\",\"settings\":{%s}}\n",
-                                 settings[k % COUNT_OF(settings)]));
-        ask(control, text_of("{\"command\":\"link-remove\",\"link\":\"extra%u\"}\n", i));
-    }
-}
-
 START_TEST(a_thousand_policies_and_a_hundred_links_lose_and_invert_nothing)
 {
     start();
     int status = 0;
     uint64_t carried = 0, started_ns = now_ns();
     const char *control = json_string_value(json_object_get(vmlane.ready[0], "control"));
-    pid_t helper = helper_start(change_everything, (void *)(uintptr_t)control);
+    pid_t helper = helper_start(change_everything, ALL_CHANGES(control));
     while (waitpid(helper, &status, WNOHANG) == 0) {
         carry_all(&vm, &host, 500, 48); /* asserts that all come, in order and whole */
         carry_all(&host, &vm, 500, 48);

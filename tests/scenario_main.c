@@ -29,6 +29,7 @@
     X(control_suite)                                                                                         \
     X(links_suite)                                                                                           \
     X(capture_suite)                                                                                         \
+    X(iperf_suite)                                                                                           \
     X(exec_suite)                                                                                            \
     X(config_suite)                                                                                          \
     X(live_suite)                                                                                            \

@@ -4,6 +4,7 @@
 #define VMLANE_TESTS_UNIT_SUPPORT_H
 
 #include "ring/platform.h"
+#include "sanitized.h"
 
 #include <check.h>
 #include <inttypes.h>
@@ -16,18 +17,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-
-/* A library with a sanitizer in it is not what others link. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SANITIZED true
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
-#define SANITIZED true
-#endif
-#endif
-#ifndef SANITIZED
-#define SANITIZED false
-#endif
 
 #define COUNT_OF(array) (sizeof(array) / sizeof((array)[0]))
 
