@@ -1,5 +1,6 @@
 #include "control_commands.h"
 
+#include "link_keys.h"
 #include "ready_line.h"
 #include "vmlane_options.h"
 
@@ -29,30 +30,44 @@ static int no_memory(const struct link *link, struct fault *fault)
     return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to change link \"%s\"", link->config.name);
 }
 
-/* Reads every setting before any takes effect: a wrong one leaves the running policy alone. */
-static int read_settings(json_t *settings, struct policy *policy, struct fault *fault)
+/* Reads every setting before any takes effect: a wrong one leaves the running link alone. */
+static int read_settings(json_t *settings, struct link_wish *wish, struct fault *fault)
 {
     const char *name;
     json_t *text;
     json_object_foreach(settings, name, text)
     {
-        char message[256];
-        uint64_t value;
-        int setting = setting_find(name);
-        if (setting < 0)
+        int key = link_key_find(name);
+        if (key < 0)
             return fault_set(fault, FAULT_USAGE, EINVAL,
                              "there is no setting \"%.64s\" (see 'vmlanectl get')", name);
         if (!json_is_string(text))
             return fault_set(fault, FAULT_USAGE, EINVAL, "setting \"%s\" is not given as a string", name);
-        if (setting_parse((enum setting)setting, json_string_value(text), &value, message, sizeof message) !=
-            0)
-            return fault_set(fault, FAULT_USAGE, EINVAL, "%s", message);
-        policy_set(policy, (enum setting)setting, value);
+        int err = link_key_read(wish, (size_t)key, json_string_value(text), fault);
+        if (err)
+            return err;
     }
     return 0;
 }
 
-static int set_policy(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
+/* Where it may fail goes first, so that a place that cannot be had leaves the policy alone, too. */
+static int fulfil(struct control_commands *control, struct link *link, const struct link_wish *wish,
+                  struct fault *fault)
+{
+    int err = wish->moved ? engine_pin_link(control->engine, link, &wish->cpus, &wish->layout, fault) : 0;
+    if (err)
+        return err;
+    if (wish->moved)
+        log_line(LOG_LEVEL_INFO, link->config.name, "agents placed anew");
+    if (memcmp(&wish->policy, link->policy, sizeof wish->policy) == 0 && wish->moved)
+        return 0;
+    if (engine_set_policy(control->engine, link, &wish->policy) != 0)
+        return no_memory(link, fault);
+    log_line(LOG_LEVEL_INFO, link->config.name, "policy changed");
+    return 0;
+}
+
+static int set_link(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)
 {
     (void)reply;
     struct link *link;
@@ -63,14 +78,10 @@ static int set_policy(struct control_commands *control, json_t *request, json_t 
     if (!json_is_object(settings) || json_object_size(settings) == 0)
         return fault_set(fault, FAULT_USAGE, EINVAL, "nothing to set (as: vmlanectl set %s retry-max=20)",
                          link->config.name);
-    struct policy policy = *link->policy;
-    err = read_settings(settings, &policy, fault);
-    if (err)
-        return err;
-    if (engine_set_policy(control->engine, link, &policy) != 0)
-        return no_memory(link, fault);
-    log_line(LOG_LEVEL_INFO, link->config.name, "policy changed");
-    return 0;
+    struct link_wish wish = {
+        .policy = *link->policy, .cpus = link->config.cpus, .layout = link->config.layout};
+    err = read_settings(settings, &wish, fault);
+    return err ? err : fulfil(control, link, &wish, fault);
 }
 
 static int set_paused(struct control_commands *control, json_t *request, bool paused, struct fault *fault)
@@ -142,7 +153,7 @@ static int pin(struct control_commands *control, json_t *request, json_t *reply,
     if (!name || !list)
         return fault_set(fault, FAULT_USAGE, EINVAL,
                          "pin needs a \"name\", and \"cpus\" as 2,3 or 2-5, or \"any\"");
-    int err = strcmp(list, "any") == 0 ? 0 : cpu_list_parse(&cpus, list, fault);
+    int err = cpu_list_parse(&cpus, list, fault);
     if (err)
         return err;
     struct link *link = engine_find_link(control->engine, name);
@@ -308,9 +319,15 @@ struct command {
 };
 
 static const struct command commands[] = {
-    {"set", set_policy},          {"pause", pause_link}, {"resume", resume_link},
-    {"reset", reset_marks},       {"pin", pin},          {"link-add", add_link},
-    {"link-remove", remove_link}, {"reload", reload},    {"capture", capture_link},
+    {"set", set_link},
+    {"pause", pause_link},
+    {"resume", resume_link},
+    {"reset", reset_marks},
+    {"pin", pin},
+    {"link-add", add_link},
+    {"link-remove", remove_link},
+    {"reload", reload},
+    {"capture", capture_link},
 };
 
 static int dispatch(struct control_commands *control, json_t *request, json_t *reply, struct fault *fault)

@@ -2,11 +2,13 @@
  *
  * A request is one JSON object with a "command", as `{"command":"set","link":"web1","settings":{"retry-max":"20"}}`;
  * the answer is `{"ok":true}`, with what the command has to say beside it, or
- * `{"ok":false,"exit":2,"message":"..."}`, where `exit` is an exit status of INTERFACES.md. A request is done wholly
- * or not at all, and a wrong one leaves everything as it was.
+ * `{"ok":false,"exit":2,"message":"..."}`, where `exit` is an exit status of INTERFACES.md. A wrong request leaves
+ * everything as it was. One that fails for want of memory may have done its first half where it has two: `set` places
+ * agents before it changes a policy. `reload` does what can be done of a file without a fault, and answers with the
+ * first of the failures (vmlane_reload.h).
  *
  *   command       takes                                     says
- *   set           link, settings (texts, as people write)
+ *   set           link, settings (texts, as people write; what they are: link_keys.h)
  *   pause, resume link
  *   reset         link
  *   pin           name (a link's or a worker's), cpus, layout (only a link's; may be missing)

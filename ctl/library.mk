@@ -5,7 +5,7 @@
 
 STATS_VERSION = 1.0
 STATS_LIB_SRC = shm/counters.c shm/fault.c shm/histogram.c shm/owner_$(SYSTEM).c shm/settings.c shm/stats_dir.c \
-                shm/stats_layout.c shm/stats_view.c ctl/stats_snapshot.c ctl/vmlane_stats.c
+                shm/stats_layout.c shm/stats_place.c shm/stats_view.c ctl/stats_snapshot.c ctl/vmlane_stats.c
 STATS_LIB_OBJ = $(STATS_LIB_SRC:%.c=$(BUILD)/obj/pic/%.o)
 STATS_SO      = $(BUILD)/libvmlane-stats.so
 OBJCOPY      ?= objcopy

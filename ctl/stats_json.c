@@ -100,18 +100,18 @@ static json_t *port_json(const struct request *request, const struct snapshot_pr
     return json_finish(json, failures);
 }
 
-json_t *stats_json_policy(const struct snapshot_link *link, const bool wanted[SETTING_COUNT])
+json_t *stats_json_policy(const struct snapshot_link *link, const bool wanted[LINK_KEY_COUNT])
 {
     json_t *json = json_object();
     int failures = 0;
-    for (int i = 0; i < SETTING_COUNT; i++) {
-        char value[64];
-        if (wanted && !wanted[i])
+    for (size_t key = 0; key < LINK_KEY_COUNT; key++) {
+        char value[LINK_KEY_VALUE_BYTES];
+        bool is_text = key >= SETTING_COUNT || setting_info[key].kind == SETTING_CHOICE_KIND;
+        if (wanted && !wanted[key])
             continue;
-        setting_format((enum setting)i, link->policy[i], value, sizeof value);
-        failures += json_put(json, setting_info[i].name,
-                             setting_info[i].kind == SETTING_CHOICE_KIND ? json_text(value)
-                                                                         : json_number(link->policy[i]));
+        link_key_format(link, key, value, sizeof value);
+        failures +=
+            json_put(json, link_key_json(key), is_text ? json_text(value) : json_number(link->policy[key]));
     }
     return json_finish(json, failures);
 }

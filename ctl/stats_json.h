@@ -6,7 +6,7 @@
  *   and `receive_buffer_bytes` are there only where known; `peers` is how often a peer was found or lost.
  *   `counters` has the port counters of its kind (shm/counters.h), `rates` their growth as a path's; neither is there
  *   for kinds that count none. `mean_send_bytes` is tx_send_bytes over tx_send_calls, for kinds that count them.
- * - LINK: also `control`, the control socket's path. `policy` has every setting by its JSON name: a number in
+ * - LINK: also `control`, the control socket's path. `policy` has every key of link_keys.h by its JSON name: a number in
  *   nanoseconds, bytes or a plain count; choices are strings (`"on_budget":"drop"`).
  * - PATH: also `state`, as a link's, `buffers` {total, away, armed}, `return_lies`, and `flushing_frames`: 1 while a
  *   frame that tx_frames counts is still going out in parts. `rates`, where asked for and an earlier snapshot holds the
@@ -17,6 +17,7 @@
 #ifndef VMLANE_CTL_STATS_JSON_H
 #define VMLANE_CTL_STATS_JSON_H
 
+#include "link_keys.h"
 #include "stats_snapshot.h"
 
 #include <jansson.h>
@@ -31,7 +32,7 @@ json_t *stats_json(const struct stats_snapshot *snapshot, const struct stats_sna
  * one short object a link; `process` is live, stopped or dead. */
 json_t *stats_json_list(const struct stats_snapshot *snapshot);
 
-/* The policy of a link as in LINK; with `wanted`, only the settings whose flag is set. */
-json_t *stats_json_policy(const struct snapshot_link *link, const bool wanted[SETTING_COUNT]);
+/* The policy of a link as in LINK; with `wanted`, only the keys (link_keys.h) whose flag is set. */
+json_t *stats_json_policy(const struct snapshot_link *link, const bool wanted[LINK_KEY_COUNT]);
 
 #endif

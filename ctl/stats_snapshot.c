@@ -176,6 +176,7 @@ static int read_link(const struct stats_view *view, const char *name, struct sna
         read_port(&from->link.port[i], &to->port[i]);
     for (int i = 0; i < SETTING_COUNT; i++)
         to->policy[i] = shared_u64_load_relaxed(&from->link.policy[i]);
+    stats_place_read(&from->link.place, to->cpus, to->layout);
     for (size_t i = 0; i < paths; i++) {
         read_path(&from->path[i], &to->path[i]);
         uint32_t reads_from = from->path[i].direction & 1;

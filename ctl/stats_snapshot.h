@@ -98,6 +98,8 @@ struct snapshot_link {
     uint64_t state; /* enum link_state */
     struct snapshot_port port[2];
     uint64_t policy[SETTING_COUNT];
+    char cpus[STATS_CPUS_BYTES]; /* as people write them; `any`: unpinned */
+    char layout[STATS_LAYOUT_BYTES];
     struct snapshot_path *path;
     size_t path_count;
 };

@@ -172,31 +172,20 @@ static int set_setting(struct link_config *link, enum setting setting, const cha
     return 0;
 }
 
-/* Puts the name before a fault that does not begin with it. */
-static int named(int err, const char *name, struct fault *fault)
-{
-    size_t length = strlen(name);
-    if (!err || strncmp(fault->text, name, length) == 0)
-        return err;
-    char text[FAULT_TEXT_BYTES];
-    snprintf(text, sizeof text, "%s", fault->text);
-    return fault_set(fault, fault->kind, -err, "%s: %.*s", name, (int)(sizeof text - length - 3), text);
-}
-
 static int apply(struct vmlane_options *options, struct link_config *target, int number, const char *text,
                  struct fault *fault)
 {
     switch (number) {
     case OPTION_A:
-        return named(set_port(target, 0, text, fault), "a", fault);
+        return fault_named(set_port(target, 0, text, fault), "a", fault);
     case OPTION_B:
-        return named(set_port(target, 1, text, fault), "b", fault);
+        return fault_named(set_port(target, 1, text, fault), "b", fault);
     case OPTION_CPUS:
-        return named(cpu_list_parse(&target->cpus, text, fault), "cpus", fault);
+        return fault_named(cpu_list_parse(&target->cpus, text, fault), "cpus", fault);
     case OPTION_LAYOUT:
-        return named(layout_parse(&target->layout, text, fault), "layout", fault);
+        return fault_named(layout_parse(&target->layout, text, fault), "layout", fault);
     case OPTION_HUGEPAGES:
-        return named(hugepages_parse(&target->hugepages, text, fault), "hugepages", fault);
+        return fault_named(hugepages_parse(&target->hugepages, text, fault), "hugepages", fault);
     case OPTION_STATS_GROUP:
         return set_group(options, text, fault);
     case OPTION_KEEP_STATS:
@@ -374,7 +363,7 @@ void vmlane_options_help_links(enum vmlane_command command)
                "  --link NAME       begins a link\n"
                "  --a PORT          the virtual machine's side\n"
                "  --b PORT          the network's side\n");
-    printf("  --cpus LIST       cores for its workers, as 2,3 or 2-5; without: unpinned\n"
+    printf("  --cpus LIST       cores for its workers, as 2,3 or 2-5; any: unpinned\n"
            "  --layout LAYOUT   shared (one worker a link), direction (one a direction),\n"
            "                    dedicated (one an agent), or map:AGENT=CORE,... (shared)\n"
            "  --hugepages WISH  for its buffers: on (reserved ones, or fail), off, or auto:\n"

@@ -1,4 +1,5 @@
 #include "build.h"
+#include "link_keys.h"
 #include "vmlanectl.h"
 
 #include <string.h>
@@ -106,7 +107,8 @@ static const struct vmlanectl_command commands[] = {
      .operands = "NAME SETTING=VALUE... [--json]",
      .summary = "change settings of a running link",
      .text = "All the settings given are changed together, or none. Durations take ns, us, ms\n"
-             "or s; sizes take KiB or MiB, or none for bytes.\n",
+             "or s; sizes take KiB or MiB, or none for bytes. With cpus or layout the link's\n"
+             "agents move, as by 'vmlanectl pin'.\n",
      .options = OPTION_BIT(OPTION_JSON),
      .operands_min = 2,
      .operands_max = SIZE_MAX,
@@ -212,17 +214,6 @@ static int show_help(struct vmlanectl *ctl)
     return vmlanectl_result_write(ctl, &result);
 }
 
-/* Two lines a setting: the name with its default, then what it is. */
-static void show_settings(FILE *out)
-{
-    fputs("\nSettings and their defaults:\n", out);
-    for (int i = 0; i < SETTING_COUNT; i++) {
-        char standard[64];
-        setting_format((enum setting)i, setting_info[i].standard, standard, sizeof standard);
-        fprintf(out, "  %s=%s\n      %s\n", setting_info[i].text, standard, setting_info[i].help);
-    }
-}
-
 static int show_command_help(struct vmlanectl *ctl, const struct vmlanectl_command *command)
 {
     struct vmlanectl_result result;
@@ -244,7 +235,7 @@ static int show_command_help(struct vmlanectl *ctl, const struct vmlanectl_comma
             putc('\n', result.stream);
         }
         if (command->run == vmlanectl_get || command->run == vmlanectl_set)
-            show_settings(result.stream);
+            fputs("\nSettings and their defaults:\n", result.stream), link_key_help(result.stream);
         fputs(exit_text, result.stream);
     }
     return vmlanectl_result_write(ctl, &result);

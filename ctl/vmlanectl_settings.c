@@ -1,19 +1,14 @@
 #include "vmlanectl.h"
 
-#include "../shm/settings.h"
+#include "link_keys.h"
 #include "stats_json.h"
 
 #include <errno.h>
 #include <string.h>
 
-static const char *setting_text(size_t index)
-{
-    return setting_info[index].text;
-}
-
 static int unknown_setting(struct vmlanectl *ctl, const char *name)
 {
-    const char *near = vmlanectl_nearest(name, setting_text, SETTING_COUNT);
+    const char *near = vmlanectl_nearest(name, link_key_text, LINK_KEY_COUNT);
     if (near)
         return vmlanectl_fail_text(ctl, FAULT_USAGE,
                                    "there is no setting \"%s\": did you mean \"%s\"? (see 'vmlanectl get "
@@ -25,30 +20,30 @@ static int unknown_setting(struct vmlanectl *ctl, const char *name)
 
 /* Flags the settings that operands 1 and on name, or all. */
 static int read_wanted(struct vmlanectl *ctl, const struct vmlanectl_arguments *arguments,
-                       bool wanted[SETTING_COUNT])
+                       bool wanted[LINK_KEY_COUNT])
 {
-    for (int i = 0; i < SETTING_COUNT; i++)
+    for (int i = 0; i < LINK_KEY_COUNT; i++)
         wanted[i] = arguments->operand_count == 1;
     for (size_t i = 1; i < arguments->operand_count; i++) {
-        int setting = setting_find(arguments->operand[i]);
-        if (setting < 0)
+        int key = link_key_find(arguments->operand[i]);
+        if (key < 0)
             return unknown_setting(ctl, arguments->operand[i]);
-        wanted[setting] = true;
+        wanted[key] = true;
     }
     return 0;
 }
 
 static int print_settings(struct vmlanectl *ctl, const struct snapshot_link *link,
-                          const bool wanted[SETTING_COUNT])
+                          const bool wanted[LINK_KEY_COUNT])
 {
     struct vmlanectl_result result;
     vmlanectl_result_open(&result);
-    for (int i = 0; result.stream && i < SETTING_COUNT; i++) {
-        char value[64];
-        if (!wanted[i])
+    for (size_t key = 0; result.stream && key < LINK_KEY_COUNT; key++) {
+        char value[LINK_KEY_VALUE_BYTES];
+        if (!wanted[key])
             continue;
-        setting_format((enum setting)i, link->policy[i], value, sizeof value);
-        fprintf(result.stream, "%s=%s\n", setting_info[i].text, value);
+        link_key_format(link, key, value, sizeof value);
+        fprintf(result.stream, "%s=%s\n", link_key_text(key), value);
     }
     return vmlanectl_result_write(ctl, &result);
 }
@@ -58,7 +53,7 @@ int vmlanectl_get(struct vmlanectl *ctl, const struct vmlanectl_arguments *argum
     struct stats_snapshot snapshot;
     const struct snapshot_link *link;
     const struct snapshot_process *process;
-    bool wanted[SETTING_COUNT];
+    bool wanted[LINK_KEY_COUNT];
     int status = read_wanted(ctl, arguments, wanted);
     if (!status)
         status = vmlanectl_find_link(ctl, arguments->operand[0], &snapshot, &link, &process);
@@ -78,21 +73,23 @@ int vmlanectl_get(struct vmlanectl *ctl, const struct vmlanectl_arguments *argum
 /* Adds one `key=value` to the settings of the request, checked as the process will check it. */
 static int add_setting(struct vmlanectl *ctl, const char *text, json_t *settings)
 {
-    char key[64], message[256];
+    char key_text[64];
+    struct link_wish wish;
+    struct fault fault;
     const char *equals = strchr(text, '=');
     size_t length = equals ? (size_t)(equals - text) : strlen(text);
-    snprintf(key, sizeof key, "%.*s", (int)(length < sizeof key ? length : sizeof key - 1), text);
-    int setting = setting_find(key);
-    if (setting < 0)
-        return unknown_setting(ctl, key);
-    const char *name = setting_info[setting].text;
+    snprintf(key_text, sizeof key_text, "%.*s",
+             (int)(length < sizeof key_text ? length : sizeof key_text - 1), text);
+    int key = link_key_find(key_text);
+    if (key < 0)
+        return unknown_setting(ctl, key_text);
+    const char *name = link_key_text((size_t)key);
     if (!equals)
         return vmlanectl_fail_text(
             ctl, FAULT_USAGE,
             "setting \"%s\" needs a value: %s=VALUE ('vmlanectl get NAME' shows what it is)", name, name);
-    uint64_t value;
-    if (setting_parse((enum setting)setting, equals + 1, &value, message, sizeof message) != 0)
-        return vmlanectl_fail_text(ctl, FAULT_USAGE, "%s", message);
+    if (link_key_read(&wish, (size_t)key, equals + 1, &fault) != 0)
+        return vmlanectl_fail(ctl, &fault);
     if (json_object_get(settings, name))
         return vmlanectl_fail_text(ctl, FAULT_USAGE, "setting \"%s\" is given twice", name);
     if (json_object_set_new(settings, name, json_string(equals + 1)) != 0)

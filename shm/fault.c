@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 int fault_set(struct fault *fault, enum fault_kind kind, int error_number, const char *format, ...)
 {
@@ -13,4 +14,14 @@ int fault_set(struct fault *fault, enum fault_kind kind, int error_number, const
         va_end(arguments);
     }
     return -error_number;
+}
+
+int fault_named(int err, const char *name, struct fault *fault)
+{
+    size_t length = strlen(name);
+    if (!err || !fault || strncmp(fault->text, name, length) == 0)
+        return err;
+    char text[FAULT_TEXT_BYTES];
+    snprintf(text, sizeof text, "%s", fault->text);
+    return fault_set(fault, fault->kind, -err, "%s: %.*s", name, (int)(sizeof text - length - 3), text);
 }

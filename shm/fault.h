@@ -27,4 +27,7 @@ struct fault {
 __attribute__((format(printf, 4, 5))) int fault_set(struct fault *fault, enum fault_kind kind,
                                                     int error_number, const char *format, ...);
 
+/* Puts `name` before the text of a fault that does not begin with it, if `err` is one. Returns `err`. */
+int fault_named(int err, const char *name, struct fault *fault);
+
 #endif

@@ -66,6 +66,8 @@ uint64_t stats_layout_hash(void)
     OFFSET(stats_link, port);
     OFFSET(stats_link, policy);
     OFFSET(stats_link, state);
+    OFFSET(stats_link, place);
+    OFFSET(stats_place, layout);
     OFFSET(stats_port, mtu_bytes);
     OFFSET(stats_port, device_tx_dropped_frames);
     OFFSET(stats_port, peer_count);

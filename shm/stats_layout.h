@@ -15,6 +15,7 @@
 #include "counters.h"
 #include "histogram.h"
 #include "settings.h"
+#include "stats_place.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -88,6 +89,7 @@ struct stats_link {
     struct stats_port port[2];      /* a, b */
     shared_u64 policy[SETTING_COUNT];
     shared_u64 state; /* enum link_state */
+    struct stats_place place;
 };
 
 /* What a path's reader agent writes. */

@@ -206,6 +206,52 @@ START_TEST(a_link_that_is_moved_about_loses_and_inverts_nothing)
 }
 END_TEST
 
+static void assert_placed(const char *layout, const char *cpus, const char *retry_max)
+{
+    struct outcome outcome = run_vmlanectl("get", "web1", "layout", "cpus", "retry-max", NULL);
+    ck_assert_str_eq(outcome.out, text_of("retry-max=%s\nlayout=%s\ncpus=%s\n", retry_max, layout, cpus));
+}
+
+START_TEST(cores_and_layout_are_set_with_the_policy_or_not_at_all)
+{
+    if (!two_cores())
+        return;
+    start();
+    assert_placed("shared", "any", "10");
+    struct outcome outcome =
+        run_vmlanectl("set", "web1", "cpus=0,1", "layout=direction", "retry-max=20", NULL);
+    ck_assert_msg(outcome.status == 0, "%s", outcome.err);
+    assert_placed("direction", "0,1", "20");
+    ck_assert_uint_eq(workers_now(), 2);
+    json_t *stat = stat_all();
+    const json_t *policy = json_object_get(stat_link(stat, "web1"), "policy");
+    ck_assert_str_eq(json_string_value(json_object_get(policy, "cpus")), "0,1");
+    ck_assert_str_eq(json_string_value(json_object_get(policy, "layout")), "direction");
+    json_decref(stat);
+    carry_all(&vm, &host, 200, 32);
+    outcome = run_vmlanectl("set", "web1", "retry-max=30", "cpus=0,4000", NULL);
+    assert_fails(&outcome, EXIT_USAGE, "core 4000");
+    outcome = run_vmlanectl("set", "web1", "retry-max=30", "layout=dedicated", NULL);
+    assert_fails(&outcome, EXIT_USAGE, "layout dedicated needs 4 cores for link \"web1\", --cpus gives 2");
+    outcome = run_vmlanectl("set", "web1", "retry-max=30", "cpus=3-1", NULL);
+    assert_fails(&outcome, EXIT_USAGE, "cpus: \"3-1\" is not a list of cores");
+    outcome = run_vmlanectl("set", "web1", "layout=wide", NULL);
+    assert_fails(&outcome, EXIT_USAGE, "layout: \"wide\" is not a layout (shared, direction");
+    outcome = run_vmlanectl("set", "web1", "cpu=1", NULL);
+    assert_fails(&outcome, EXIT_USAGE, "did you mean \"cpus\"?");
+    assert_placed("direction", "0,1", "20");
+    ck_assert_int_eq(run_vmlanectl("set", "web1", "layout=shared", NULL).status, 0);
+    assert_placed("shared", "0,1", "20");
+    ck_assert_int_eq(run_vmlanectl("pin", "vml-cpu0", "1", NULL).status,
+                     0); /* the worker takes the link along */
+    assert_placed("shared", "1,0", "20");
+    ck_assert_int_eq(run_vmlanectl("set", "web1", "cpus=any", NULL).status, 0);
+    assert_placed("shared", "any", "20");
+    carry_all(&host, &vm, 200, 32);
+    vmlane_finish(&vmlane);
+}
+END_TEST
+
 START_TEST(a_worker_is_moved_to_a_free_core_only)
 {
     if (!two_cores())
@@ -247,6 +293,7 @@ Suite *live_suite(void)
     tcase_add_test(test_case, a_drain_that_does_not_end_says_how_much_is_left);
     tcase_add_test(test_case, high_water_marks_start_again_and_counters_go_on);
     tcase_add_test(test_case, a_link_that_is_moved_about_loses_and_inverts_nothing);
+    tcase_add_test(test_case, cores_and_layout_are_set_with_the_policy_or_not_at_all);
     tcase_add_test(test_case, a_worker_is_moved_to_a_free_core_only);
     return suite;
 }

@@ -1,5 +1,6 @@
 /* What vmlanectl changes, through a control thread of the test's own, and what it makes of a command line. Part
  * of ctl_stats_suite. */
+#include "ctl/link_keys.h"
 #include "unit_ctl_support.h"
 
 #include <sys/socket.h>
@@ -21,7 +22,7 @@ START_TEST(get_prints_settings_as_set_takes_them)
     int lines = 0;
     for (const char *at = run.out; (at = strchr(at, '\n')); at++)
         lines++;
-    ck_assert_int_eq(lines, SETTING_COUNT);
+    ck_assert_int_eq(lines, LINK_KEY_COUNT);
     run_free(&run);
     run = RUN("get", "web1", "retry-max", "--json");
     ck_assert_str_eq(run.out, "{\"retry_max\":10}\n");

@@ -103,7 +103,7 @@ START_TEST(stat_json_has_ports_and_policy)
     assert_number(link, "b.mtu", 1500);
     assert_text(link, "b.offload.1", "tso4");
     assert_number(link, "b.device_tx_dropped_frames", 9);
-    ck_assert_uint_eq(json_object_size(part(link, "policy")), SETTING_COUNT);
+    ck_assert_uint_eq(json_object_size(part(link, "policy")), LINK_KEY_COUNT);
     assert_number(link, "policy.retry_max", 10);
     assert_number(link, "policy.retry_wait", 50000);
     assert_text(link, "policy.on_budget", "requeue");

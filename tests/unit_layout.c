@@ -30,6 +30,22 @@ START_TEST(a_list_of_cores_is_numbers_and_ranges)
 }
 END_TEST
 
+START_TEST(a_list_of_cores_is_written_as_it_is_read)
+{
+    static const char *const texts[] = {"any",   "0",     "2,3",         "2-5",
+                                        "7,2-4", "3,2,1", "0-2,9,4-6,8", "65534,65535"};
+    for (size_t i = 0; i < COUNT_OF(texts); i++) {
+        struct cpu_list list;
+        char text[64], cut[6];
+        ck_assert_int_eq(cpu_list_parse(&list, texts[i], NULL), 0);
+        cpu_list_format(&list, text, sizeof text);
+        ck_assert_str_eq(text, texts[i]);
+        cpu_list_format(&list, cut, sizeof cut);
+        ck_assert_uint_lt(strlen(cut), sizeof cut);
+    }
+}
+END_TEST
+
 START_TEST(what_is_no_list_of_cores_is_refused_with_the_form)
 {
     static const char *const texts[] = {"",
@@ -59,8 +75,8 @@ START_TEST(what_is_no_list_of_cores_is_refused_with_the_form)
         struct cpu_list list;
         struct fault fault;
         char want[200];
-        snprintf(want, sizeof want, "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5",
-                 texts[i]);
+        snprintf(want, sizeof want,
+                 "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5, or any", texts[i]);
         ck_assert_int_eq(cpu_list_parse(&list, texts[i], &fault), -EINVAL);
         ck_assert_int_eq(fault.kind, FAULT_USAGE);
         ck_assert_str_eq(fault.text, want);
@@ -296,6 +312,7 @@ Suite *layout_suite(void)
     Suite *suite = suite_create("layout");
     TCase *texts = tcase_create("texts");
     tcase_add_test(texts, a_list_of_cores_is_numbers_and_ranges);
+    tcase_add_test(texts, a_list_of_cores_is_written_as_it_is_read);
     tcase_add_test(texts, what_is_no_list_of_cores_is_refused_with_the_form);
     tcase_add_test(texts, a_core_twice_and_too_many_cores_are_refused);
     tcase_add_test(texts, layouts_have_names);

@@ -2,6 +2,8 @@
 #include "unit_stats_lab.h"
 
 #include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mount.h>
@@ -259,6 +261,70 @@ START_TEST(the_layout_has_a_fingerprint_and_its_writers_sit_apart)
 }
 END_TEST
 
+#define PLACE_READS 50000u
+
+static struct stats_place place;
+static atomic_bool place_read;
+
+static void fill(char *text, size_t bytes, char with)
+{
+    memset(text, with, bytes - 1);
+    text[bytes - 1] = '\0';
+}
+
+/* Two places in turn, all of one letter each. */
+static void *move_about(void *unused)
+{
+    char cpus[2][STATS_CPUS_BYTES], layout[2][STATS_LAYOUT_BYTES];
+    for (int i = 0; i < 2; i++) {
+        fill(cpus[i], sizeof cpus[i], (char)('a' + i));
+        fill(layout[i], sizeof layout[i], (char)('a' + i));
+    }
+    for (unsigned i = 0; !place_read; i++) {
+        stats_place_write(&place, cpus[i % 2], layout[i % 2]);
+        nanosleep(&(struct timespec){.tv_nsec = 1000}, NULL); /* so that there are moments to read it in */
+    }
+    return unused;
+}
+
+START_TEST(a_place_is_read_as_it_was_at_one_moment)
+{
+    char cpus[STATS_CPUS_BYTES], layout[STATS_LAYOUT_BYTES], wanted[STATS_CPUS_BYTES];
+    pthread_t thread;
+    unsigned seen[2] = {0};
+    stats_place_write(&place, "a", "a");
+    ck_assert_int_eq(pthread_create(&thread, NULL, move_about, NULL), 0);
+    for (unsigned i = 0; i < PLACE_READS || seen[0] == 0 || seen[1] == 0; i++) {
+        stats_place_read(&place, cpus, layout);
+        if (cpus[1] == '\0')
+            continue; /* the first */
+        fill(wanted, sizeof wanted, cpus[0]);
+        ck_assert_str_eq(cpus, wanted);
+        ck_assert_mem_eq(layout, wanted, sizeof layout - 1);
+        seen[cpus[0] - 'a']++;
+    }
+    place_read = true;
+    pthread_join(thread, NULL);
+}
+END_TEST
+
+START_TEST(a_place_whose_writer_died_is_read_all_the_same)
+{
+    char cpus[STATS_CPUS_BYTES], layout[STATS_LAYOUT_BYTES];
+    memset(&place, 0xff, sizeof place); /* an odd version, and texts without an end */
+    stats_place_read(&place, cpus, layout);
+    ck_assert_uint_eq(strlen(cpus), sizeof cpus - 1);
+    ck_assert_uint_eq(strlen(layout), sizeof layout - 1);
+    char longer[STATS_CPUS_BYTES + 1];
+    fill(longer, sizeof longer, 'x');
+    memset(&place, 0, sizeof place);
+    stats_place_write(&place, longer, "shared");
+    stats_place_read(&place, cpus, layout);
+    ck_assert_uint_eq(strlen(cpus), sizeof cpus - 1);
+    ck_assert_str_eq(layout, "shared");
+}
+END_TEST
+
 Suite *stats_segment_suite(void);
 
 Suite *stats_segment_suite(void)
@@ -274,6 +340,11 @@ Suite *stats_segment_suite(void)
     tcase_add_test(fresh, its_mode_is_0640_whatever_the_umask);
     tcase_add_test(fresh, a_group_can_be_given_read_access);
     tcase_add_test(fresh, the_layout_has_a_fingerprint_and_its_writers_sit_apart);
+
+    TCase *moving = tcase_create("place");
+    tcase_add_test(moving, a_place_is_read_as_it_was_at_one_moment);
+    tcase_add_test(moving, a_place_whose_writer_died_is_read_all_the_same);
+    suite_add_tcase(suite, moving);
 
     TCase *failures = case_with_folder(suite, "failures");
     tcase_add_test(failures, a_group_that_may_not_be_given_leaves_nothing);

@@ -440,9 +440,28 @@ int engine_pin_link(struct engine *engine, struct link *link, const struct cpu_l
     if (!err) {
         link->config.cpus = *cpus;
         link->config.layout = *layout;
+        link_show_place(link);
     }
     retire_workers(engine);
     return err;
+}
+
+/* A link whose worker was moved: where its agents are now, and the same in its list of cores. One that had no list is
+ * still one that may be anywhere. */
+static void follow_worker(struct link *link, int32_t before, int32_t now)
+{
+    struct cpu_list *cpus = &link->config.cpus;
+    for (uint32_t k = 0; k < link->placement.agents; k++) {
+        if (link->placement.worker[k] == before)
+            link->placement.worker[k] = now;
+    }
+    for (uint32_t i = 0; i < cpus->count; i++) {
+        if (cpus->cpu[i] == before)
+            cpus->cpu[i] = (uint16_t)now;
+        else if (cpus->cpu[i] == now) /* the list had more than it needed: the two change places */
+            cpus->cpu[i] = (uint16_t)before;
+    }
+    link_show_place(link);
 }
 
 int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, struct fault *fault)
@@ -459,13 +478,8 @@ int engine_pin_worker(struct engine *engine, const char *name, int32_t cpu, stru
                          "core %d has a worker of its own (pin the links of \"%s\" there instead)", cpu,
                          name);
     err = worker_move(worker, cpu, fault);
-    for (uint32_t i = 0; !err && i < engine->links; i++) {
-        struct placement *placement = &engine->link[i]->placement;
-        for (uint32_t k = 0; k < placement->agents; k++) {
-            if (placement->worker[k] == before)
-                placement->worker[k] = cpu;
-        }
-    }
+    for (uint32_t i = 0; !err && i < engine->links; i++)
+        follow_worker(engine->link[i], before, cpu);
     return err;
 }
 

@@ -9,7 +9,7 @@
 static int bad_list(const char *text, struct fault *fault)
 {
     return fault_set(fault, FAULT_USAGE, EINVAL,
-                     "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5", text);
+                     "\"%s\" is not a list of cores: numbers and ranges, as 2,3 or 2-5, or any", text);
 }
 
 static int read_cpu(const char **text, unsigned long *cpu)
@@ -49,6 +49,8 @@ int cpu_list_parse(struct cpu_list *list, const char *text, struct fault *fault)
 {
     const char *at = text;
     list->count = 0;
+    if (strcmp(text, "any") == 0)
+        return 0;
     do {
         unsigned long first, last;
         if (read_cpu(&at, &first) != 0)
@@ -66,6 +68,23 @@ int cpu_list_parse(struct cpu_list *list, const char *text, struct fault *fault)
         }
     } while (*at++ == ',');
     return at[-1] == '\0' ? 0 : bad_list(text, fault);
+}
+
+void cpu_list_format(const struct cpu_list *list, char *text, size_t bytes)
+{
+    size_t used = 0;
+    snprintf(text, bytes, "%s", list->count == 0 ? "any" : "");
+    for (uint32_t i = 0; i < list->count && used < bytes;) {
+        uint32_t last = i;
+        while (last + 1 < list->count && list->cpu[last + 1] == list->cpu[last] + 1)
+            last++;
+        if (last < i + 2) /* two in a row are no range */
+            last = i;
+        used += (size_t)snprintf(text + used, bytes - used, "%s%u", i ? "," : "", list->cpu[i]);
+        if (last > i && used < bytes)
+            used += (size_t)snprintf(text + used, bytes - used, "-%u", list->cpu[last]);
+        i = last + 1;
+    }
 }
 
 int layout_parse(struct layout *layout, const char *text, struct fault *fault)

@@ -14,6 +14,7 @@
 
 #include "../shm/fault.h"
 
+#include <stddef.h>
 #include <stdint.h>
 
 #define LAYOUT_CPUS_MAX   256u
@@ -43,8 +44,11 @@ struct placement {
     int32_t worker[LAYOUT_AGENTS_MAX];
 };
 
-/* Reads `2,3` or `2-5` or both. Returns 0, or -EINVAL with a FAULT_USAGE. */
+/* Reads `2,3` or `2-5` or both; `any` is no list. Returns 0, or -EINVAL with a FAULT_USAGE. */
 int cpu_list_parse(struct cpu_list *list, const char *text, struct fault *fault);
+
+/* The list as cpu_list_parse reads it; always terminated. */
+void cpu_list_format(const struct cpu_list *list, char *text, size_t bytes);
 
 /* Adds a core unless it is there already or the list is full. */
 void cpu_list_add(struct cpu_list *list, uint16_t cpu);

@@ -173,6 +173,7 @@ int link_open(struct link **opened, const struct link_config *config, gid_t stat
         return err;
     }
     link_show_policy(link);
+    link_show_place(link);
     link_show_state(link);
     *opened = link;
     return 0;
@@ -277,6 +278,13 @@ void link_show_policy(struct link *link)
 {
     for (int i = 0; i < SETTING_COUNT; i++)
         shared_u64_store_relaxed(&link->segment->link.policy[i], policy_get(link->policy, (enum setting)i));
+}
+
+void link_show_place(struct link *link)
+{
+    char cpus[STATS_CPUS_BYTES];
+    cpu_list_format(&link->config.cpus, cpus, sizeof cpus);
+    stats_place_write(&link->segment->link.place, cpus, link->config.layout.text);
 }
 
 void link_show_removed(struct link *link)

@@ -76,10 +76,11 @@ void link_place_memory(struct link *link);
 /* What waits in all lanes and queues. By anyone. */
 uint64_t link_depth(const struct link *link);
 
-/* Brings the stats segment's state, device counters and policy up to date. By the control thread. */
+/* Brings the stats segment's state, device counters, policy and place up to date. By the control thread. */
 void link_show_state(struct link *link);
 void link_show_devices(struct link *link);
 void link_show_policy(struct link *link);
+void link_show_place(struct link *link);
 
 /* Says that it has left its process: for who reads its last counters. */
 void link_show_removed(struct link *link);

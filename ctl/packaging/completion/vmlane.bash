@@ -116,7 +116,10 @@ _vmlane_setting_value() {
     if [[ $word == "=" ]]; then
         word="" at=$((COMP_CWORD - 1))
     fi
-    value=$(_vmlane_value vmlane run "--${COMP_WORDS[at]}")
+    case ${COMP_WORDS[at]} in
+    layout) value="shared|direction|dedicated|map:" ;;
+    *) value=$(_vmlane_value vmlane run "--${COMP_WORDS[at]}") ;;
+    esac
     [[ $value == *"|"* ]] && _vmlane_reply "${value//|/ }"
 }
 

@@ -78,6 +78,7 @@ get|set)
         _vmlane_links
     elif [[ $command == set && $PREFIX =~ ^[a-z-]+= ]]; then
         _vmlane_lines "s/^  --${PREFIX%%=*} \\([^ ]*\\).*/\\1/p" vmlane run
+        [[ $PREFIX == layout=* ]] && found=('shared|direction|dedicated|map:')
         compset -P '*='
         [[ ${found[1]} == *'|'* ]] && compadd ${(s:|:)found[1]}
     else
