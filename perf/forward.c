@@ -4,6 +4,7 @@
  * route and length one after the other, in an order of their own, so that a ratio is of two runs that are
  * close in time. Each run has its own processes, sockets and tap, in a network namespace of the benchmark's. */
 #include "bench.h"
+#include "first_frame.h"
 #include "relay.h"
 #include "stage.h"
 #include "traffic.h"
@@ -23,15 +24,14 @@
 #define WINDOW_MS_QUICK   150u
 #define WINDOW_MS_FULL    400u
 #define WARM_UP_MS        40u
-#define DEADLINE_NS_QUICK 42000000000u
+#define DEADLINE_NS_QUICK 40000000000u
 #define DEADLINE_NS_FULL  900000000000u
 #define ATTEMPTS_MAX      3u   /* of a run whose worker was kept off its CPU */
 #define OFF_CPU_MAX       0.10 /* share of the window */
 #define SIZES             2u
 #define SUBJECTS_MAX      4u
 #define CASES             (3u * SIZES)
-#define PROBE_BLOCKS      4u
-#define PROBES_QUICK      80u /* a block and direction */
+#define PROBES_QUICK      50u /* a subject, direction and block */
 #define PROBES_FULL       500u
 #define IDLE_MS_QUICK     1500u
 #define IDLE_MS_FULL      10000u
@@ -95,7 +95,6 @@ struct table {
     bool allocations_known;
     double line_before_ns;
     double line_after_ns;
-    double *probes[IDLES][2]; /* microseconds; PROBE_BLOCKS * probe_count of them */
     double idle_worker[IDLES];
     double idle_process[IDLES];
 };
@@ -120,38 +119,6 @@ struct outcome {
     bool allocations_known;
     double off_cpu;
 };
-
-/* A forwarder with its traffic around it, which does not flow yet. */
-static int begin(struct relay *relay, struct traffic *traffic, const struct relay_spec *spec)
-{
-    int err = traffic_open(traffic, spec);
-    if (!err)
-        err = relay_start(relay, spec);
-    if (err) {
-        traffic_close(traffic);
-        return err;
-    }
-    err = traffic_connect(traffic, spec);
-    if (err)
-        fprintf(stderr, "error forward: cannot connect to %s: %s\n", relay_name(spec), strerror(-err));
-    bench_pin(spec->cpu_near); /* off the worker's CPU; the relay's process was made before */
-    return err;
-}
-
-static int end(struct relay *relay, struct traffic *traffic, const struct relay_spec *spec, int err)
-{
-    int stopped = traffic_stop(traffic);
-    if (err)
-        fprintf(stderr, "error forward: cannot measure %s: %s\n", relay_name(spec), strerror(-err));
-    if (stopped == -EBADMSG)
-        fprintf(stderr, "error forward: %s passed frames on with another length\n", relay_name(spec));
-    sched_setaffinity(0, sizeof(all_cpus), &all_cpus);
-    int ended = relay_stop(relay);
-    if (ended)
-        fprintf(stderr, "error forward: %s failed or did not end\n", relay_name(spec));
-    traffic_close(traffic);
-    return err ? err : stopped ? stopped : ended;
-}
 
 /* Share of the time that a lone worker wanted the CPU and did not have it. What the scheduler counts as ready
  * comes late, when the thread runs again. */
@@ -202,7 +169,7 @@ static int run_once(const struct case_ *work, const struct cell *cell, struct ou
                                     .folder = folder,
                                     .cpu_near = settings.common.cpus[0],
                                     .cpu_far = settings.common.cpus[1]};
-    int err = begin(&relay, &traffic, &spec);
+    int err = traffic_begin(&traffic, &relay, &spec);
     if (err && relay.pid <= 0)
         return err;
     outcome->allocations_known = relay_tells_allocations(&relay);
@@ -210,7 +177,7 @@ static int run_once(const struct case_ *work, const struct cell *cell, struct ou
         err = traffic_start(&traffic, spec.cpu_near, spec.cpu_far);
     if (!err)
         err = measure_window(&relay, &traffic, outcome);
-    return end(&relay, &traffic, &spec, err);
+    return traffic_end(&traffic, &relay, &spec, err);
 }
 
 /* A run that other work on the machine did not disturb, or NAN. */
@@ -292,7 +259,7 @@ static int measure_idle(uint32_t idle)
     struct relay relay = {0};
     struct relay_reading before = {0}, after = {0};
     const struct relay_spec spec = idle_spec(idle);
-    int err = begin(&relay, &traffic, &spec);
+    int err = traffic_begin(&traffic, &relay, &spec);
     if (err && relay.pid <= 0)
         return err;
     sleep_ms(SETTLE_MS);
@@ -306,7 +273,7 @@ static int measure_idle(uint32_t idle)
         table.idle_worker[idle] = (double)(after.cpu_ns - before.cpu_ns) / wall_ns;
         table.idle_process[idle] = (double)(after.process_cpu_ns - before.process_cpu_ns) / wall_ns;
     }
-    return end(&relay, &traffic, &spec, err);
+    return traffic_end(&traffic, &relay, &spec, err);
 }
 
 static uint32_t probe_count(void)
@@ -314,43 +281,17 @@ static uint32_t probe_count(void)
     return settings.common.full ? PROBES_FULL : PROBES_QUICK;
 }
 
-/* One block of first frames after one to four milliseconds of silence. */
-static int measure_probes(uint32_t idle, uint32_t block)
-{
-    struct traffic traffic = {.frame_bytes = 64};
-    struct relay relay = {0};
-    const struct relay_spec spec = idle_spec(idle);
-    int err = begin(&relay, &traffic, &spec);
-    if (err && relay.pid <= 0)
-        return err;
-    sleep_ms(WARM_UP_MS);
-    for (uint32_t i = 0; !err && i < 2 * probe_count(); i++) {
-        uint64_t pause_ns = 1000000 + bench_random(&settings.random) % 3000000;
-        nanosleep(&(struct timespec){.tv_nsec = (long)pause_ns}, NULL);
-        uint64_t took_ns = traffic_probe_ns(&traffic, i % 2);
-        table.probes[idle][i % 2][block * probe_count() + i / 2] = took_ns ? (double)took_ns / 1e3 : NAN;
-    }
-    return end(&relay, &traffic, &spec, err);
-}
-
 static int measure_idles(void)
 {
     int err = 0;
-    uint32_t order[IDLES] = {0, 1, 2};
     for (uint32_t idle = 1; !err && idle < IDLES && bench_list_has(settings.work_list, "idle"); idle++)
         err = measure_idle(idle);
-    if (!bench_list_has(settings.work_list, "first_frame"))
-        return err;
-    for (uint32_t i = 0; i < IDLES * 2; i++) {
-        table.probes[i / 2][i % 2] = calloc(PROBE_BLOCKS * probe_count(), sizeof(double));
-        if (!table.probes[i / 2][i % 2])
-            return -ENOMEM;
-    }
-    for (uint32_t block = 0; !err && block < PROBE_BLOCKS; block++) {
-        bench_shuffle(order, IDLES, &settings.random);
-        for (uint32_t i = 0; !err && i < IDLES; i++)
-            err = measure_probes(order[i], block);
-    }
+    if (!err && bench_list_has(settings.work_list, "first_frame"))
+        err = first_frame_measure(&(struct first_frame_spec){.folder = folder,
+                                                             .cpu_near = settings.common.cpus[0],
+                                                             .cpu_far = settings.common.cpus[1],
+                                                             .probes = probe_count(),
+                                                             .random = &settings.random});
     return err;
 }
 
@@ -405,57 +346,6 @@ static void print_idles(void)
     printf("\n");
 }
 
-/* The share `at` of sorted values; NANs (frames that did not arrive) are left out. */
-static double percentile(const double *values, size_t count, double at)
-{
-    double *sorted = malloc((count + 1) * sizeof(*sorted));
-    double found = NAN;
-    size_t n = 0;
-    if (!sorted)
-        abort();
-    for (size_t i = 0; i < count; i++) {
-        size_t place = n;
-        if (isnan(values[i]))
-            continue;
-        for (; place > 0 && sorted[place - 1] > values[i]; place--)
-            sorted[place] = sorted[place - 1];
-        sorted[place] = values[i];
-        n++;
-    }
-    if (n > 0)
-        found = sorted[(size_t)(at * (double)(n - 1) + 0.5)];
-    free(sorted);
-    return found;
-}
-
-static struct bench_summary probe_summary(uint32_t idle, uint32_t to_vm)
-{
-    return bench_summarize(table.probes[idle][to_vm], PROBE_BLOCKS * probe_count());
-}
-
-static double probe_p99(uint32_t idle, uint32_t to_vm)
-{
-    return percentile(table.probes[idle][to_vm], PROBE_BLOCKS * probe_count(), 0.99);
-}
-
-static void print_probes(void)
-{
-    if (!table.probes[0][0])
-        return;
-    printf("\nfirst frame after 1 to 4 ms of silence, microseconds from send to receive\n");
-    printf("  %-10s %-9s %7s %15s %7s %7s %5s\n", "", "to", "p50", "ci95", "p99", "max", "lost");
-    for (uint32_t i = 0; i < IDLES * 2; i++) {
-        struct bench_summary probes = probe_summary(i / 2, i % 2);
-        printf("  %-10s %-9s", idle_names[i / 2], i % 2 ? "machine" : "tap");
-        print_number("%7.1f", probes.median);
-        print_number("%7.1f", probes.ci95_low);
-        print_number("%7.1f", probes.ci95_high);
-        print_number("%7.1f", probe_p99(i / 2, i % 2));
-        print_number("%7.1f", probes.max);
-        printf(" %5zu\n", PROBE_BLOCKS * probe_count() - probes.rounds);
-    }
-}
-
 static void print_judgement(const char *what, bool known, bool met, bool missed)
 {
     printf("  %-62s %s\n", what, !known ? "no data" : met ? "met" : missed ? "NOT met" : "open");
@@ -492,12 +382,7 @@ static void print_aims(void)
     snprintf(what, sizeof(what), "idle link with park under 1 %% of a core: %.3f %%",
              100 * table.idle_process[2]);
     print_judgement(what, !isnan(table.idle_process[2]), table.idle_process[2] < 0.01, true);
-    for (uint32_t to_vm = 0; table.probes[2][0] && to_vm < 2; to_vm++) {
-        struct bench_summary probes = probe_summary(2, to_vm);
-        snprintf(what, sizeof(what), "first frame to the %s with park: p50 %.1f <= 200 us",
-                 to_vm ? "machine" : "tap", probes.median);
-        print_judgement(what, probes.rounds > 0, probes.ci95_high <= 200, probes.ci95_low > 200);
-    }
+    first_frame_judge(print_judgement);
 }
 
 static void print_table(const struct bench_spec *spec)
@@ -519,7 +404,7 @@ static void print_table(const struct bench_spec *spec)
             print_cell(&work->cells[k]);
     }
     print_idles();
-    print_probes();
+    first_frame_print();
     print_aims();
 }
 
@@ -560,19 +445,15 @@ static void report_idles(struct bench_report *report, const char *unavailable)
         snprintf(subject, sizeof(subject), "%s", relay_name(&(struct relay_spec){.idle = idle_names[idle]}));
         if (unavailable && bench_list_has(settings.work_list, "idle"))
             bench_report_unavailable(report, "idle", subject, unavailable);
-        if (unavailable && bench_list_has(settings.work_list, "first_frame"))
-            bench_report_unavailable(report, "first_frame", subject, unavailable);
         if (!isnan(table.idle_worker[idle])) {
             bench_report_add(report, "idle", subject, "worker_cpu", "share", single(table.idle_worker[idle]));
             bench_report_add(report, "idle", subject, "process_cpu", "share",
                              single(table.idle_process[idle]));
         }
-        for (uint32_t to_vm = 0; table.probes[0][0] && to_vm < 2; to_vm++) {
-            const char *work = to_vm ? "first_frame,tap_to_unixgram" : "first_frame,unixgram_to_tap";
-            bench_report_add(report, work, subject, "latency", "us", probe_summary(idle, to_vm));
-            bench_report_add(report, work, subject, "latency_p99", "us", single(probe_p99(idle, to_vm)));
-        }
     }
+    if (unavailable && bench_list_has(settings.work_list, "first_frame"))
+        first_frame_unavailable(report, unavailable);
+    first_frame_report(report);
     if (!unavailable && table.allocations_known) {
         bench_report_add(report, "allocations", "vmlane", "allocated", "bytes",
                          single((double)table.allocated_bytes));
@@ -683,8 +564,7 @@ static void free_all(void)
 {
     for (uint32_t i = 0; i < table.case_count; i++)
         free(table.cases[i].cells);
-    for (uint32_t i = 0; i < IDLES * 2; i++)
-        free(table.probes[i / 2][i % 2]);
+    first_frame_free();
 }
 
 static int measure(void)

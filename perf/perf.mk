@@ -16,7 +16,7 @@ DPDK_CFLAGS = $(shell pkg-config --cflags libdpdk | sed 's/-I/-isystem /g')
 DPDK_LIBS   = $(shell pkg-config --libs-only-L libdpdk) -Wl,--as-needed -lrte_ring -lrte_eal
 endif
 
-PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward relay traffic) $(PERF_COMMON)
+PERF_FORWARD = $(patsubst %,$(BUILD)/obj/perf/%.o,forward first_frame relay traffic) $(PERF_COMMON)
 
 PERF_COMPARE = $(patsubst %,$(BUILD)/obj/perf/%.o,compare compare_table compare_ends compare_peers compare_station plot_svg relay traffic) $(PERF_COMMON)
 

@@ -316,22 +316,56 @@ void traffic_close(struct traffic *traffic)
     traffic->host_fd = traffic->vm_fd[0] = traffic->vm_fd[1] = -1;
 }
 
+/* --- with a forwarder --- */
+
+int traffic_begin(struct traffic *traffic, struct relay *relay, const struct relay_spec *spec)
+{
+    sched_getaffinity(0, sizeof(traffic->all_cpus), &traffic->all_cpus);
+    int err = traffic_open(traffic, spec);
+    if (!err)
+        err = relay_start(relay, spec);
+    if (err) {
+        traffic_close(traffic);
+        return err;
+    }
+    err = traffic_connect(traffic, spec);
+    if (err)
+        fprintf(stderr, "error forward: cannot connect to %s: %s\n", relay_name(spec), strerror(-err));
+    bench_pin(spec->cpu_near); /* off the worker's CPU; the relay's process was made before */
+    return err;
+}
+
+int traffic_end(struct traffic *traffic, struct relay *relay, const struct relay_spec *spec, int err)
+{
+    int stopped = traffic_stop(traffic);
+    if (err)
+        fprintf(stderr, "error forward: cannot measure %s: %s\n", relay_name(spec), strerror(-err));
+    if (stopped == -EBADMSG)
+        fprintf(stderr, "error forward: %s passed frames on with another length\n", relay_name(spec));
+    sched_setaffinity(0, sizeof(traffic->all_cpus), &traffic->all_cpus);
+    int ended = relay_stop(relay);
+    if (ended)
+        fprintf(stderr, "error forward: %s failed or did not end\n", relay_name(spec));
+    traffic_close(traffic);
+    return err ? err : stopped ? stopped : ended;
+}
+
 /* --- one frame --- */
 
 /* Takes frames until the one that carries `stamp`. */
-static uint64_t await_stamp(int fd, uint64_t stamp)
+static uint64_t await_stamp(int fd, uint64_t stamp, bool polls)
 {
     uint8_t frame[TRAFFIC_FRAME_BYTES_MAX];
     uint64_t found = 0;
     while (found != stamp && bench_now_ns() - stamp < PROBE_NS) {
-        ssize_t bytes = recv(fd, frame, sizeof(frame), 0);
+        ssize_t bytes = recv(fd, frame, sizeof(frame), polls ? MSG_DONTWAIT : 0);
         if (bytes >= 64)
             memcpy(&found, frame + 48, sizeof(found));
     }
     return found == stamp ? bench_now_ns() - stamp : 0;
 }
 
-uint64_t traffic_probe_ns(const struct traffic *traffic, bool to_vm)
+uint64_t traffic_probe_ns(const struct traffic *traffic, bool to_vm, bool polls)
 {
     uint8_t frame[64];
     int from = to_vm ? traffic->host_fd : traffic->vm_fd[0];
@@ -342,5 +376,5 @@ uint64_t traffic_probe_ns(const struct traffic *traffic, bool to_vm)
     memcpy(frame + 48, &stamp, sizeof(stamp));
     if (send(from, frame, sizeof(frame), MSG_NOSIGNAL) != (ssize_t)sizeof(frame))
         return 0;
-    return await_stamp(to, stamp);
+    return await_stamp(to, stamp, polls);
 }

@@ -11,6 +11,7 @@
 #include "relay.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -32,7 +33,8 @@ struct traffic {
     uint32_t frame_bytes;
     bool plain; /* an EtherType that no rule knows instead of UDP over IPv4 */
     int vm_fd[2];
-    int host_fd; /* AF_PACKET on the tap, or -1 */
+    int host_fd;        /* AF_PACKET on the tap, or -1 */
+    cpu_set_t all_cpus; /* the caller's before traffic_begin */
     shared_u32 stop;
     struct traffic_thread generator[2];
     struct traffic_thread sink[2];
@@ -59,8 +61,15 @@ uint64_t traffic_count(const struct traffic *traffic);
 int traffic_stop(struct traffic *traffic);
 void traffic_close(struct traffic *traffic);
 
+/* A forwarder with its traffic around it, which does not flow yet: opens, starts, connects, and pins the caller to
+ * cpu_near. Returns 0 or -errno; it is to be ended if relay->pid is set. */
+int traffic_begin(struct traffic *traffic, struct relay *relay, const struct relay_spec *spec);
+/* Ends all of it and puts the caller's CPUs back. `err`: what happened in between. Returns that, or why the end failed. */
+int traffic_end(struct traffic *traffic, struct relay *relay, const struct relay_spec *spec, int err);
+
 /* One frame from end to end through an idle relay, with the threads stopped: from the VM's socket to the tap
- * or, `to_vm`, the other way. Returns nanoseconds, 0 if it did not arrive. */
-uint64_t traffic_probe_ns(const struct traffic *traffic, bool to_vm);
+ * or, `to_vm`, the other way. `polls`: the receiver asks all the time instead of sleeping. Returns nanoseconds, 0 if it
+ * did not arrive. */
+uint64_t traffic_probe_ns(const struct traffic *traffic, bool to_vm, bool polls);
 
 #endif
