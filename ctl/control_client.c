@@ -1,6 +1,7 @@
 #include "control_client.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -101,7 +102,7 @@ static ssize_t receive(struct exchange *exchange, char *text, size_t text_bytes)
         message.msg_control = control;
         message.msg_controllen = sizeof control;
     }
-    ssize_t got = recvmsg(exchange->fd, &message, MSG_CMSG_CLOEXEC);
+    ssize_t got = recvmsg(exchange->fd, &message, 0);
     for (struct cmsghdr *at = got < 0 ? NULL : CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at)) {
         if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
             continue;
@@ -109,6 +110,7 @@ static ssize_t receive(struct exchange *exchange, char *text, size_t text_bytes)
         for (size_t i = 0; i < count; i++) {
             int fd;
             memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
+            fcntl(fd, F_SETFD, FD_CLOEXEC);
             if (exchange->came_count < CAME_MAX)
                 exchange->came[exchange->came_count++] = fd;
             else

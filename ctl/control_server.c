@@ -120,10 +120,10 @@ static bool send_answer(const struct control_request *request, char *text, size_
     struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
     if (request->send_fds > 0) {
         message.msg_control = control;
-        message.msg_controllen = CMSG_SPACE(fds_bytes);
+        message.msg_controllen = (socklen_t)CMSG_SPACE(fds_bytes);
         struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
         *rights = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(fds_bytes)};
+            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = (socklen_t)CMSG_LEN(fds_bytes)};
         memcpy(CMSG_DATA(rights), request->send_fd, fds_bytes);
     }
     return sendmsg(request->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;

@@ -44,6 +44,7 @@ $(BUILD)/libvmlane-stats.a: $(BUILD)/obj/pic/vmlane-stats.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/vmlane-stats.pc: ctl/packaging/vmlane-stats.pc.in ctl/library.mk
+	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(STATS_VERSION)|' $< > $@
 

@@ -33,6 +33,7 @@ $(BUILD)/libvmlane-shm.a: $(BUILD)/obj/pic/vmlane-shm.o
 	$(Q)rm -f $@ && $(AR) rcs $@ $^
 
 $(BUILD)/vmlane-shm.pc: ctl/packaging/vmlane-shm.pc.in shm/library.mk
+	@mkdir -p $(@D)
 	$(Q)sed -e 's|@PREFIX@|$(PREFIX)|' -e 's|@LIBDIR@|$(LIBDIR)|' -e 's|@INCLUDEDIR@|$(INCLUDEDIR)|' \
 	    -e 's|@VERSION@|$(SHM_VERSION)|' $< > $@
 

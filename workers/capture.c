@@ -3,6 +3,7 @@
 #include "../io/virtio_net.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,9 +32,12 @@ static void choose_agents(struct capture *capture, uint32_t paths)
 
 static int make_bell(struct capture *capture, struct fault *fault)
 {
-    /* not an eventfd: shm/channel_bell.h says why */
-    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, capture->bell) == 0)
+    /* not an eventfd: shm/channel_bell.h says why, and also that no call waits whatever the file says */
+    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, capture->bell) == 0) {
+        fcntl(capture->bell[0], F_SETFD, FD_CLOEXEC);
+        fcntl(capture->bell[1], F_SETFD, FD_CLOEXEC);
         return 0;
+    }
     capture->bell[0] = capture->bell[1] = -1;
     return fault_set(fault, FAULT_RUNTIME, errno, "cannot make the bell of a capture: %s", strerror(errno));
 }

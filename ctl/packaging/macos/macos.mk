@@ -5,7 +5,7 @@
 LINUX_ONLY = io/port_tap.c io/call_ring.c io/link_device.c io/port_packet.c io/port_pcap.c
 
 # Memory passed by descriptor (memfd, SCM_RIGHTS with SOCK_SEQPACKET), and what stands on it.
-LINUX_ONLY += io/port_shm.c io/shm_door.c shm/channel.c shm/channel_bell.c shm/channel_end.c
+LINUX_ONLY += io/port_shm.c io/shm_door.c shm/channel.c shm/channel_end.c
 
 BREW        ?= $(shell brew --prefix 2>/dev/null)
 LIBS_darwin  = $(MACOS_LDFLAGS) -lurcu-qsbr -ljansson -lyaml
