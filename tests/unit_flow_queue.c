@@ -220,6 +220,35 @@ START_TEST(flows_that_come_back_at_once_starve_nobody)
 }
 END_TEST
 
+/* ... but is, once the old ones that were there have had a turn each. */
+START_TEST(a_flow_that_comes_back_is_old_for_one_round_of_the_others_and_new_afterwards)
+{
+    enum { BULK = 5 };
+    uint32_t hash[BULK + 1];
+    flows_apart(hash, BULK + 1);
+    for (uint32_t i = 0; i < 100 * BULK; i++)
+        push(hash[i % BULK], 1514);
+    for (uint32_t i = 0; i < BULK; i++)
+        done(pop()); /* all of them are old flows now */
+    push(hash[BULK], 100);
+    done(pop());
+    for (uint32_t turns = 0; turns <= 2 * BULK; turns++) {
+        for (uint32_t i = 0; i < turns; i++)
+            done(pop());
+        const struct flow_node *back = push(hash[BULK], 100);
+        uint32_t before = 0;
+        for (struct flow_node *node = pop(); node != back; node = pop(), before++)
+            done(node);
+        done(back);
+        ck_assert_uint_eq(before, turns < BULK ? BULK : 0);
+        for (uint32_t i = 0; i < 3 * BULK; i++)
+            done(pop()); /* whatever it was, it may be new again */
+        push(hash[BULK], 100);
+        done(pop());
+    }
+}
+END_TEST
+
 START_TEST(nothing_at_or_after_the_limit_leaves_and_all_before_it_does)
 {
     for (uint32_t i = 0; i < 2000; i++)
@@ -309,7 +338,7 @@ START_TEST(frames_put_back_leave_again_in_the_same_order_of_their_queue)
         for (uint32_t i = 0; i < count; i++)
             ck_assert(flow_queue_waits(queues, hand[i]->queue));
         while (count > 0)
-            flow_queues_put_back(queues, hand[--count], QUANTUM);
+            flow_queues_put_back(queues, hand[--count]);
         ck_assert_uint_eq(queues->frames, 90);
         ck_assert_uint_eq(queues->bytes, bytes);
     }
@@ -321,6 +350,30 @@ START_TEST(frames_put_back_leave_again_in_the_same_order_of_their_queue)
         done(node);
     }
     check_empty();
+}
+END_TEST
+
+/* Their queues ran empty when they were taken, and are next in turn all the same. */
+START_TEST(single_frames_put_back_leave_again_before_all_others)
+{
+    enum { BULK = 4, SINGLE = 3 };
+    uint32_t hash[BULK + SINGLE];
+    struct flow_node *hand[SINGLE];
+    flows_apart(hash, BULK + SINGLE);
+    for (uint32_t i = 0; i < 20 * BULK; i++)
+        push(hash[i % BULK], 1514);
+    for (uint32_t i = 0; i < BULK; i++)
+        done(pop());
+    for (uint32_t i = 0; i < SINGLE; i++)
+        push(hash[BULK + i], 100);
+    for (uint32_t round = 0; round < 50; round++) {
+        for (uint32_t i = 0; i < SINGLE; i++) {
+            hand[i] = pop();
+            ck_assert_uint_eq(hand[i]->desc[0].flow_hash, hash[BULK + i]);
+        }
+        for (uint32_t i = SINGLE; i > 0; i--)
+            flow_queues_put_back(queues, hand[i - 1]);
+    }
 }
 END_TEST
 
@@ -337,7 +390,7 @@ START_TEST(frames_put_back_again_and_again_buy_no_more_than_one_hand)
         for (uint32_t i = 0; i < 16; i++)
             hand[i] = pop();
         for (uint32_t i = 16; i > 0; i--)
-            flow_queues_put_back(queues, hand[i - 1], QUANTUM);
+            flow_queues_put_back(queues, hand[i - 1]);
     }
     for (uint32_t i = 0; i < 300; i++) {
         struct flow_node *node = pop();
@@ -413,7 +466,7 @@ START_TEST(another_pair_is_not_held_up_by_fragments)
     struct flow_node *fragment = pop();
     ck_assert(!flow_queue_waits(queues, queue_of(OTHER_PAIR)));
     ck_assert(flow_queue_waits(queues, queue_of(PAIR_FLOW)));
-    flow_queues_put_back(queues, fragment, QUANTUM);
+    flow_queues_put_back(queues, fragment);
     ck_assert(flow_queue_waits(queues, queue_of(PAIR_FLOW)));
     done(pop());
     ck_assert(!flow_queue_waits(queues, queue_of(PAIR_FLOW)));
@@ -440,7 +493,7 @@ START_TEST(fragments_and_frames_behind_them_leave_behind_what_their_pair_had_in_
     struct flow_node *first = pop();
     push_fragment();
     push(PAIR_FLOW, 100);
-    flow_queues_put_back(queues, first, QUANTUM);
+    flow_queues_put_back(queues, first);
     check_pair_order();
 }
 END_TEST
@@ -504,7 +557,7 @@ START_TEST(pairs_with_fragments_in_each_others_queues_all_get_through)
             if (random_below(&random_source, 2))
                 done(node);
             else
-                flow_queues_put_back(queues, node, QUANTUM);
+                flow_queues_put_back(queues, node);
         }
     }
     while (queues->frames > 0) {
@@ -585,7 +638,7 @@ static void model_settle(bool sent)
         struct flow_node *node = &queues->node[model.hand[--model.hands]];
         model.node[node->queue][--model.head[node->queue] % NODES] = number_of(node);
         model.frames++;
-        flow_queues_put_back(queues, node, LONGEST);
+        flow_queues_put_back(queues, node);
     }
     if (sent) {
         model.hands -= count;
@@ -685,6 +738,8 @@ Suite *flow_queue_suite(void)
     tcase_add_test(test_case, super_frames_share_with_small_ones_by_bytes);
     tcase_add_test(test_case, a_flow_that_had_nothing_queued_is_served_first);
     tcase_add_test(test_case, flows_that_come_back_at_once_starve_nobody);
+    tcase_add_test(test_case, a_flow_that_comes_back_is_old_for_one_round_of_the_others_and_new_afterwards);
+    tcase_add_test(test_case, single_frames_put_back_leave_again_before_all_others);
     tcase_add_test(test_case, frames_put_back_again_and_again_buy_no_more_than_one_hand);
     tcase_add_test(test_case, the_fattest_queue_is_the_one_with_the_most_bytes);
     test_case = add_case(suite, "limit");

@@ -367,6 +367,25 @@ START_TEST(frames_that_wait_above_the_target_for_an_interval_are_dropped_and_cou
 }
 END_TEST
 
+/* The frame that waited less is one of several: the queue never runs empty. */
+START_TEST(one_frame_that_waited_less_than_the_target_begins_the_interval_anew)
+{
+    struct test_path *path = lab_open();
+    path->policy.codel_target = 2 * MS;
+    path->policy.codel_interval = 20 * MS;
+    overload_ms(15, false);
+    for (uint32_t flow = 0; flow < FLOWS; flow++)
+        push_bulk(flow, 3, FULL);
+    run_lab();
+    overload_ms(15, false);
+    ck_assert_uint_eq(counted(path, COUNTER_drop_codel_frames), 0);
+    path->policy.codel_target = 0;
+    run_lab();
+    check_lab();
+    lab_close();
+}
+END_TEST
+
 START_TEST(a_target_of_zero_means_that_age_never_drops)
 {
     struct test_path *path = lab_open();
@@ -451,6 +470,7 @@ Suite *writer_queues_suite(void)
     tcase_add_test(drops, queues_hold_no_more_bytes_than_the_policy_allows);
     tcase_add_loop_test(drops, frames_that_wait_above_the_target_for_an_interval_are_dropped_and_counted, 0,
                         2);
+    tcase_add_test(drops, one_frame_that_waited_less_than_the_target_begins_the_interval_anew);
     tcase_add_loop_test(drops, a_target_of_zero_means_that_age_never_drops, 0, 2);
     tcase_add_test(drops, ect_frames_are_marked_instead_of_dropped);
     tcase_add_test(drops, the_last_frame_of_a_flow_is_never_dropped_for_its_age);

@@ -22,6 +22,12 @@ struct codel_params {
     uint32_t keep_bytes; /* a backlog of so many bytes or fewer is never cut: one frame of the longest kind */
 };
 
+/* Whether a frame that waited less than the target would change nothing: it need not be asked about. */
+static inline bool codel_at_rest(const struct codel *codel)
+{
+    return codel->first_above_ns == 0 && !codel->dropping;
+}
+
 /* Whether the frame at the head, which has waited `wait_ns` in a queue that now holds `backlog_bytes` (the frame
  * included), is to be dropped (or marked). To be asked once a frame taken from the queue. */
 bool codel_drops(struct codel *codel, const struct codel_params *params, uint64_t wait_ns,

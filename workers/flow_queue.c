@@ -25,9 +25,12 @@ struct flow_queues *flow_queues_create(uint32_t nodes)
         return NULL;
     }
     queues->nodes = nodes;
-    queues->new_flows = queues->old_flows = (struct flow_chain){FLOW_QUEUES, FLOW_QUEUES};
-    for (uint32_t i = 0; i < FLOW_QUEUES; i++)
+    for (uint32_t i = 0; i < FLOW_LISTS; i++)
+        queues->chain[i] = (struct flow_chain){.head = FLOW_QUEUES, .tail = FLOW_QUEUES};
+    for (uint32_t i = 0; i < FLOW_QUEUES; i++) {
         queues->queue[i].head = queues->queue[i].tail = FLOW_NODE_NONE;
+        queues->queue[i].list = FLOW_LIST_NONE;
+    }
     return queues;
 }
 
@@ -44,9 +47,9 @@ uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc
     return fence->fenced > 0 ? fence->queue : flow_queue_own(desc->flow_hash);
 }
 
-static void chain_append(struct flow_queues *queues, struct flow_chain *chain, uint32_t number,
-                         enum flow_list list)
+static void chain_append(struct flow_queues *queues, enum flow_list list, uint32_t number)
 {
+    struct flow_chain *chain = &queues->chain[list];
     queues->queue[number].next = (uint16_t)FLOW_QUEUES;
     queues->queue[number].list = (uint8_t)list;
     if (chain->head == FLOW_QUEUES)
@@ -56,14 +59,44 @@ static void chain_append(struct flow_queues *queues, struct flow_chain *chain, u
     chain->tail = number;
 }
 
-static uint32_t chain_remove_head(struct flow_queues *queues, struct flow_chain *chain)
+static void chain_prepend(struct flow_queues *queues, enum flow_list list, uint32_t number)
 {
-    uint32_t number = chain->head;
-    chain->head = queues->queue[number].next;
+    struct flow_chain *chain = &queues->chain[list];
+    queues->queue[number].next = (uint16_t)chain->head;
+    queues->queue[number].list = (uint8_t)list;
     if (chain->head == FLOW_QUEUES)
-        chain->tail = FLOW_QUEUES;
-    queues->queue[number].list = FLOW_LIST_NONE;
-    return number;
+        chain->tail = number;
+    chain->head = number;
+}
+
+/* Takes the queue at a list's head out of it. It is in the list until it is told otherwise. */
+static void chain_advance(struct flow_queues *queues, enum flow_list list)
+{
+    struct flow_chain *chain = &queues->chain[list];
+    chain->head = queues->queue[chain->head].next;
+    queues->old_turns += list == FLOW_LIST_OLD;
+}
+
+/* The queue at a list's head goes to the end of the old list. */
+static void move_to_old(struct flow_queues *queues, enum flow_list list)
+{
+    uint32_t number = queues->chain[list].head;
+    queues->old_queues += list == FLOW_LIST_NEW;
+    chain_advance(queues, list);
+    chain_append(queues, FLOW_LIST_OLD, number);
+}
+
+/* A flow's first frame makes it a new flow, unless it had its turn a short while ago: a flow that comes back as soon as
+ * its queue ran empty must not starve the others (RFC 8290, 4.1). There an empty queue passes through the old list; here
+ * it leaves at once, and counts as old until as many of the old ones have had a turn as would have been before it. */
+static void enter(struct flow_queues *queues, uint32_t number, uint32_t quantum_bytes)
+{
+    struct flow_queue *queue = &queues->queue[number];
+    bool again = queue->new_at - queues->old_turns - 1 < FLOW_QUEUES;
+    int32_t left_bytes = again ? queue->deficit_bytes : 0;
+    queue->deficit_bytes = left_bytes > 0 ? left_bytes : left_bytes + (int32_t)quantum_bytes;
+    queues->old_queues += again;
+    chain_append(queues, again ? FLOW_LIST_OLD : FLOW_LIST_NEW, number);
 }
 
 void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct frame_desc *desc,
@@ -96,10 +129,8 @@ void flow_queues_push(struct flow_queues *queues, uint32_t number, const struct 
     queue->bytes += node->length_bytes;
     queues->frames++;
     queues->bytes += node->length_bytes;
-    if (queue->list == FLOW_LIST_NONE) {
-        queue->deficit_bytes = (int32_t)quantum_bytes;
-        chain_append(queues, &queues->new_flows, number, FLOW_LIST_NEW);
-    }
+    if (queue->list == FLOW_LIST_NONE)
+        enter(queues, number, quantum_bytes);
 }
 
 static struct flow_node *take_head(struct flow_queues *queues, struct flow_queue *queue)
@@ -115,18 +146,16 @@ static struct flow_node *take_head(struct flow_queues *queues, struct flow_queue
     return node;
 }
 
-/* A queue that has had its turn goes to the end of the old ones now, while its line is at hand, and not when it is met
- * again at the head; one of the old ones that ran empty stays to be met there, and leaves the lists then. */
-static void end_turn(struct flow_queues *queues, struct flow_chain *chain, bool is_new,
-                     uint32_t quantum_bytes)
+/* The queue at a list's head has no frame left: it leaves. */
+static void leave(struct flow_queues *queues, enum flow_list list)
 {
-    uint32_t number = chain->head;
-    struct flow_queue *queue = &queues->queue[number];
-    if (queue->frames == 0 && !is_new)
-        return;
-    queue->deficit_bytes += queue->frames > 0 ? (int32_t)quantum_bytes : 0;
-    chain_remove_head(queues, chain);
-    chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
+    struct flow_queue *queue = &queues->queue[queues->chain[list].head];
+    bool has_credit = list == FLOW_LIST_OLD && queue->deficit_bytes > 0;
+    chain_advance(queues, list);
+    queues->old_queues -= list == FLOW_LIST_OLD;
+    queue->list = FLOW_LIST_NONE;
+    queue->left = (uint8_t)list;
+    queue->new_at = queues->old_turns + (has_credit ? 0 : queues->old_queues);
 }
 
 struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes)
@@ -136,19 +165,14 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
      * is held comes round again, and all between them were, there is nothing. */
     uint32_t first_held = FLOW_QUEUES;
     for (uint32_t step = 0; step < 2 * FLOW_QUEUES + 2; step++) {
-        struct flow_chain *chain =
-            queues->new_flows.head != FLOW_QUEUES ? &queues->new_flows : &queues->old_flows;
-        if (chain->head == FLOW_QUEUES)
+        enum flow_list list =
+            queues->chain[FLOW_LIST_NEW].head != FLOW_QUEUES ? FLOW_LIST_NEW : FLOW_LIST_OLD;
+        uint32_t number = queues->chain[list].head;
+        if (number == FLOW_QUEUES)
             return NULL;
-        uint32_t number = chain->head;
         struct flow_queue *queue = &queues->queue[number];
-        bool is_new = chain == &queues->new_flows;
-        if (queue->frames == 0) {
-            chain_remove_head(queues, chain);
-            /* A new flow that ran empty passes through the old list once, so that it cannot starve the others by
-             * coming back at once (RFC 8290, 4.1). */
-            if (is_new)
-                chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
+        if (queue->frames == 0) { /* they were taken out of turn */
+            leave(queues, list);
             continue;
         }
         const struct flow_node *head = &queues->node[queue->head];
@@ -163,16 +187,19 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
                 first_held = held ? number : FLOW_QUEUES;
             if (queue->deficit_bytes <= 0)
                 queue->deficit_bytes += (int32_t)quantum_bytes;
-            chain_remove_head(queues, chain);
-            chain_append(queues, &queues->old_flows, number, FLOW_LIST_OLD);
+            move_to_old(queues, list);
             continue;
         }
         struct flow_node *node = take_head(queues, queue);
         queue->deficit_bytes -= (int32_t)node->length_bytes;
-        if (queue->next != FLOW_QUEUES)
-            __builtin_prefetch(&queues->queue[queue->next]);
-        if (queue->deficit_bytes <= 0)
-            end_turn(queues, chain, is_new, quantum_bytes);
+        if (queue->next != FLOW_QUEUES) /* what the next pop will look at */
+            __builtin_prefetch(&queues->node[queues->queue[queue->next].head]);
+        if (queue->frames == 0) {
+            leave(queues, list);
+        } else if (queue->deficit_bytes <= 0) { /* now, while its line is at hand, not when it is met again */
+            queue->deficit_bytes += (int32_t)quantum_bytes;
+            move_to_old(queues, list);
+        }
         return node;
     }
     return NULL;
@@ -187,7 +214,7 @@ void flow_queues_done(struct flow_queues *queues, const struct flow_node *node)
         queues->fence[node->pair].free--;
 }
 
-void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes)
+void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node)
 {
     struct flow_queue *queue = &queues->queue[node->queue];
     uint32_t index = (uint32_t)(node - queues->node);
@@ -202,8 +229,8 @@ void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, ui
     queues->frames++;
     queues->bytes += node->length_bytes;
     if (queue->list == FLOW_LIST_NONE) {
-        queue->deficit_bytes = (int32_t)quantum_bytes;
-        chain_append(queues, &queues->new_flows, node->queue, FLOW_LIST_NEW);
+        queues->old_queues += queue->left == FLOW_LIST_OLD;
+        chain_prepend(queues, queue->left, node->queue);
     }
 }
 

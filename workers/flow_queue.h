@@ -1,9 +1,10 @@
 /* flow_queue: the writer's private queues of bulk frames, one a flow, served in turn by bytes.
  *
  * The shape of FQ-CoDel (RFC 8290): frames are hashed to queues by their keyed flow hash; a queue that was empty is
- * served first (sparse flows); queues are served by deficit round robin with a quantum of bytes; each has its own
- * CoDel; on overflow frames go from the head of the fattest queue. All owned by one writer agent: no locks, no atomics,
- * and no allocation, since every frame has a cell and a cell's number is its node here.
+ * served first (sparse flows), unless it had a turn less than a round ago; queues are served by deficit round robin with
+ * a quantum of bytes; each has its own CoDel; on overflow frames go from the head of the fattest queue. All owned by one
+ * writer agent: no locks, no atomics, and no allocation, since every frame has a cell and a cell's number is its node
+ * here.
  *
  * Order: frames of one queue leave in the order they came, so a flow's frames do. A frame whose flow cannot be told
  * (FRAME_FLAG_FRAGMENT) queues by its address pair and raises the pair's fence: it leaves when nothing older of the pair
@@ -37,11 +38,12 @@ struct flow_node {
     bool fenced;    /* a fragment, or came while one of its pair waited */
 };
 
-enum flow_list { FLOW_LIST_NONE, FLOW_LIST_NEW, FLOW_LIST_OLD };
+enum flow_list { FLOW_LIST_NEW, FLOW_LIST_OLD, FLOW_LISTS, FLOW_LIST_NONE = FLOW_LISTS };
 
-/* One cache line: a frame's push and its pop each touch one of these, and with many flows another one every time. */
+/* Half a cache line, so that all of them lie in the first-level cache: with many flows a frame's push and its pop each
+ * touch another one. What a frame that has not waited long does not need lies elsewhere (flow_queues.codel). */
 struct flow_queue {
-    _Alignas(64) uint32_t head;
+    _Alignas(32) uint32_t head;
     uint32_t tail;
     uint32_t bytes;
     int32_t deficit_bytes;
@@ -49,8 +51,10 @@ struct flow_queue {
     uint16_t in_hand;         /* taken from here and not yet sent or dropped */
     uint16_t express_waiting; /* frames of these flows in the writer's express queue */
     uint16_t next;            /* in its list, or FLOW_QUEUES */
+    uint32_t new_at;          /* the turn of the old list at which it may be a new flow again */
     uint8_t list;             /* enum flow_list */
-    struct codel codel;
+    uint8_t left;             /* the list that it was in when its last frame was taken */
+    bool watched;             /* its CoDel is not at rest: it has to see every frame */
 };
 
 /* Of an address pair. */
@@ -61,8 +65,9 @@ struct flow_fence {
     uint16_t reserved;
 };
 
-_Static_assert(sizeof(struct flow_node) == 64 && sizeof(struct flow_queue) == 64, "a line each");
+_Static_assert(sizeof(struct flow_node) == 64 && sizeof(struct flow_queue) == 32, "a line, and half a line");
 
+/* A list of queues that have frames. */
 struct flow_chain {
     uint32_t head; /* queue numbers; FLOW_QUEUES: empty */
     uint32_t tail;
@@ -71,8 +76,10 @@ struct flow_chain {
 struct flow_queues {
     struct flow_queue queue[FLOW_QUEUES];
     struct flow_fence fence[FLOW_FENCES];
-    struct flow_chain new_flows;
-    struct flow_chain old_flows;
+    struct codel codel[FLOW_QUEUES]; /* of each queue */
+    struct flow_chain chain[FLOW_LISTS];
+    uint32_t old_queues;    /* in the old list */
+    uint32_t old_turns;     /* queues that have left its head; wraps */
     struct flow_node *node; /* one a cell */
     uint32_t nodes;
     uint32_t frames;
@@ -98,12 +105,14 @@ static inline uint32_t flow_queue_own(uint32_t flow_hash)
 /* The queue that a frame goes to. */
 uint32_t flow_queue_of(const struct flow_queues *queues, const struct frame_desc *desc);
 
-/* Fetches the lines that flow_queues_push will write for a frame: called for the next one while one is pushed. */
+/* Fetches the lines that flow_queues_push will touch for a frame: called a few frames ahead. */
 static inline void flow_queues_prefetch(const struct flow_queues *queues, const struct frame_desc *desc)
 {
+    uint32_t node = desc->offset_lines / ARENA_CELL_LINES;
     __builtin_prefetch(&queues->queue[flow_queue_own(desc->flow_hash)], 1);
     __builtin_prefetch(&queues->fence[flow_fence_of(desc->flow_hash)], 1);
-    __builtin_prefetch(&queues->node[desc->offset_lines / ARENA_CELL_LINES], 1);
+    if (node < queues->nodes) /* else it is the rest of a frame, in a large buffer */
+        __builtin_prefetch(&queues->node[node], 1);
 }
 
 /* Whether a frame would have to wait behind others of its flow. */
@@ -123,8 +132,9 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
 /* A frame that was popped is sent or dropped. */
 void flow_queues_done(struct flow_queues *queues, const struct flow_node *node);
 
-/* Puts a frame that was popped back at the head of its queue; the last popped of a queue first. */
-void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node, uint32_t quantum_bytes);
+/* Puts a frame that was popped back at the head of its queue, which is next in turn if it had run empty; the last popped
+ * first. */
+void flow_queues_put_back(struct flow_queues *queues, struct flow_node *node);
 
 /* The queue with the most bytes. */
 uint32_t flow_queues_fattest(const struct flow_queues *queues);

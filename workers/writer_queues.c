@@ -4,7 +4,8 @@
 
 #include <stdlib.h>
 
-#define NO_QUEUE UINT16_MAX /* of an express frame that is no candidate */
+#define NO_QUEUE         UINT16_MAX /* of an express frame that is no candidate */
+#define PREFETCH_ENTRIES 4u         /* how far ahead of a push its lines are fetched */
 
 struct writer_queues *writer_queues_create(uint32_t cells)
 {
@@ -70,6 +71,8 @@ static void take_bulk(struct writer *writer, const struct policy *policy, uint64
         uint32_t parts = entry_parts(&desc[0]);
         if (parts == 2)
             desc[1] = *spsc_frame_at(ring, entries + 1);
+        if (entries + PREFETCH_ENTRIES < before)
+            flow_queues_prefetch(writer->queues->flows, spsc_frame_at(ring, entries + PREFETCH_ENTRIES));
         push_bulk(writer, policy, desc, parts, ring->head + entries);
         entries += parts;
     }
@@ -173,8 +176,13 @@ static bool controlled(struct writer *writer, const struct codel_params *params,
 {
     struct flow_queues *flows = writer->queues->flows;
     struct flow_queue *queue = &flows->queue[node->queue];
+    struct codel *codel = &flows->codel[node->queue];
     uint64_t wait_ns = frame_age_ns(node->desc[0].rx_time, now_ns);
-    if (!codel_drops(&queue->codel, params, wait_ns, queue->bytes + node->length_bytes, now_ns))
+    if (wait_ns < params->target_ns && !queue->watched)
+        return false;
+    bool drops = codel_drops(codel, params, wait_ns, queue->bytes + node->length_bytes, now_ns);
+    queue->watched = !codel_at_rest(codel);
+    if (!drops)
         return false;
     if (frame_mark_ce(arena_frame(writer->arena_base, node->desc[0].offset_lines),
                       frame_desc_length_bytes(&node->desc[0]))) {
@@ -248,7 +256,7 @@ void writer_queues_put_back(struct writer *writer)
     while (hand->frames > 0) {
         struct flow_node *node = hand->node[hand->first_frame + hand->frames - 1];
         hand->frames--;
-        flow_queues_put_back(writer->queues->flows, node, writer->longest_bytes);
+        flow_queues_put_back(writer->queues->flows, node);
     }
     hand->entries = 0;
 }
