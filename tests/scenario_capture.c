@@ -4,7 +4,7 @@
 #include "ctl/capture_client.h"
 #undef port_counter_in
 
-#include "pcapng_parser.h"
+#include "scenario_captor.h"
 #include "scenario_net.h"
 
 #include <errno.h>
@@ -12,8 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -34,69 +32,6 @@ static void start(void)
     side_open_host(&host, "vm0");
     side_open_vm(&vm, in_folder("guest"), in_folder("a"));
     carry_all(&vm, &host, 1, 1);
-}
-
-/* --- vmlanectl capture as a process of its own --- */
-
-struct captor {
-    pid_t pid;
-    const char *file;
-    const char *err;
-};
-
-static void run_captor(void *context)
-{
-    const char *const *argv = context;
-    if (!freopen(argv[0], "w", stderr))
-        _exit(99);
-    execv(argv[1], (char *const *)(uintptr_t)(argv + 1));
-    _exit(98);
-}
-
-static uint64_t file_bytes(const char *path)
-{
-    struct stat status;
-    return stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
-}
-
-/* Starts one with further options up to NULL; it has attached when this returns: the file's first blocks are there. */
-static struct captor captor_start(const char *name, const char *option, const char *value)
-{
-    struct captor captor = {.file = in_folder(text_of("%s.pcapng", name)),
-                            .err = in_folder(text_of("%s.err", name))};
-    const char *argv[] = {captor.err, text_of("%s/vmlanectl", scenario_build),
-                          "capture",  "web1",
-                          "-w",       captor.file,
-                          option,     value,
-                          NULL};
-    uint64_t until_ns = now_ns() + 20 * SECOND;
-    captor.pid = helper_start(run_captor, argv);
-    while (file_bytes(captor.file) == 0) {
-        ck_assert_msg(now_ns() < until_ns, "the capture does not begin: %s", file_text(captor.err));
-        sleep_ns(MS);
-    }
-    return captor;
-}
-
-/* Waits for its end. Returns the exit status. */
-static int captor_wait(const struct captor *captor)
-{
-    int status = 0;
-    uint64_t until_ns = now_ns() + 30 * SECOND;
-    while (waitpid(captor->pid, &status, WNOHANG) == 0) {
-        ck_assert_msg(now_ns() < until_ns, "the capture does not end: %s", file_text(captor->err));
-        sleep_ns(MS);
-    }
-    ck_assert_msg(WIFEXITED(status), "the capture ended by %#x", (unsigned)status);
-    return WEXITSTATUS(status);
-}
-
-static struct parsed_file *captor_finish(const struct captor *captor)
-{
-    kill(captor->pid, SIGINT);
-    int status = captor_wait(captor);
-    ck_assert_msg(status == 0, "status %d: %s", status, file_text(captor->err));
-    return parsed_open(captor->file);
 }
 
 /* Waits until the process says of a capture that it ended. */

@@ -1,4 +1,5 @@
 /* Packet ports on veth pairs, and bad devices in front of ports: content, order, conservation. */
+#include "scenario_captor.h"
 #include "scenario_net.h"
 
 #include <arpa/inet.h>
@@ -249,12 +250,44 @@ static uint64_t counter_of_both(const json_t *stat, const char *counter)
     return counter_in(stat, "web1", "a_to_b", counter) + counter_in(stat, "web1", "b_to_a", counter);
 }
 
+/* A captured frame says what it leaves to who receives it; one that was cut is captured as its segments, which say nothing. */
+static void check_captured(const struct captor *captor, uint64_t early, bool cuts)
+{
+    json_t *before = stat_at_rest();
+    struct parsed_file *file = captor_finish(captor);
+    json_t *after = stat_all(); /* the hosts may have asked each other for addresses meanwhile */
+    uint64_t partial = 0, super = 0, received = 0;
+    for (size_t i = 0; i < file->packets; i++) {
+        const struct parsed_packet *packet = &file->packet[i];
+        bool is_super = false;
+        for (uint32_t k = 0; k < packet->comments; k++) {
+            partial += strncmp(packet->comment[k], "checksum partial", 16) == 0;
+            is_super |= strncmp(packet->comment[k], "super-frame: to be cut into segments of ", 40) == 0;
+        }
+        super += is_super;
+        ck_assert(is_super || packet->original <= 1514);
+    }
+    for (uint32_t i = 0; i < file->interfaces; i++)
+        received += file->interface[i].received;
+    ck_assert_uint_ge(received + early, counter_of_both(before, "tx_frames"));
+    ck_assert_uint_le(received, counter_of_both(after, "tx_frames"));
+    ck_assert_int_eq(super == 0, cuts);
+    ck_assert(cuts || partial > 0);
+    parsed_close(file);
+    json_decref(before);
+    json_decref(after);
+}
+
 /* Two hosts, each behind a packet port, and vmlane between them. */
 static void connect_through(const char *a, const char *b, bool cuts)
 {
     int home = open("/proc/thread-self/ns/net", O_RDONLY | O_CLOEXEC);
     int left = far_end(home, "a0", "a1", "10.97.0.1"), right = far_end(home, "b0", "b1", "10.97.0.2");
     struct vmlane vmlane = vmlane_start("--link", "web1", "--a", a, "--b", b, NULL);
+    struct captor captor = captor_start("x", "-s", "64");
+    json_t *stat = stat_all();
+    uint64_t early = counter_of_both(stat, "tx_frames"); /* frames of the hosts' own accord */
+    json_decref(stat);
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons(5001)};
     inet_pton(AF_INET, "10.97.0.2", &address.sin_addr);
     int listener = tcp_in(home, right), sender = tcp_in(home, left);
@@ -266,7 +299,7 @@ static void connect_through(const char *a, const char *b, bool cuts)
     stream(sender, receiver);
     if (!cuts) /* what comes in at the other port is not taken in super-frames either */
         stream(receiver, sender);
-    json_t *stat = stat_all();
+    stat = stat_all();
     uint64_t frames = counter_of_both(stat, "rx_frames"), bytes = counter_of_both(stat, "rx_bytes");
     uint64_t cut = counter_of_both(stat, "segmented_in_frames");
     printf("    %s to %s: %lu frames of %lu bytes each, %lu cut\n", a, b, frames, bytes / frames, cut);
@@ -276,7 +309,7 @@ static void connect_through(const char *a, const char *b, bool cuts)
     close(sender);
     close(receiver);
     close(listener);
-    sleep_ns(50 * MS);
+    check_captured(&captor, early, cuts);
     vmlane_end(&vmlane);
 }
 
