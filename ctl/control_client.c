@@ -1,7 +1,8 @@
 #include "control_client.h"
 
+#include "../shm/fd_message.h"
+
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -13,14 +14,12 @@
 #include <unistd.h>
 
 #define BACKLOG_RETRY_MS 10
-#define CAME_MAX         4
 
 /* One exchange. */
 struct exchange {
     int fd;
     int64_t deadline_ms;
-    int *came; /* descriptors that came with the answer; null: none are wanted, and the kernel closes them */
-    int came_count; /* at most CAME_MAX */
+    struct fd_parcel came; /* descriptors that came with the answer */
 };
 
 static int64_t now_ms(void)
@@ -92,50 +91,24 @@ static int send_all(const struct exchange *exchange, const char *text, size_t by
     return 0;
 }
 
-/* As recv; keeps descriptors that come along. */
-static ssize_t receive(struct exchange *exchange, char *text, size_t text_bytes)
-{
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(CAME_MAX * sizeof(int))];
-    struct iovec part = {.iov_base = text, .iov_len = text_bytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (exchange->came) {
-        message.msg_control = control;
-        message.msg_controllen = sizeof control;
-    }
-    ssize_t got = recvmsg(exchange->fd, &message, 0);
-    for (struct cmsghdr *at = got < 0 ? NULL : CMSG_FIRSTHDR(&message); at; at = CMSG_NXTHDR(&message, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count; i++) {
-            int fd;
-            memcpy(&fd, CMSG_DATA(at) + i * sizeof fd, sizeof fd);
-            fcntl(fd, F_SETFD, FD_CLOEXEC);
-            if (exchange->came_count < CAME_MAX)
-                exchange->came[exchange->came_count++] = fd;
-            else
-                close(fd);
-        }
-    }
-    return got;
-}
-
 /* Reads up to the end of a line (or of the stream). Returns its bytes or -errno. */
 static ssize_t receive_line(struct exchange *exchange, char *text, size_t text_bytes)
 {
     size_t length = 0;
     while (length < text_bytes) {
-        ssize_t got = receive(exchange, text + length, text_bytes - length);
-        if (got < 0 && errno == EINTR)
+        bool cut; /* whoever wants descriptors counts them */
+        ssize_t got =
+            fd_message_receive(exchange->fd, text + length, text_bytes - length, 0, &exchange->came, &cut);
+        if (got == -EINTR)
             continue;
-        if (got < 0 && errno == EAGAIN) {
+        if (got == -EAGAIN) {
             int err = wait_for(exchange, POLLIN);
             if (err)
                 return err;
             continue;
         }
         if (got < 0)
-            return -errno;
+            return got;
         const char *end = memchr(text + length, '\n', (size_t)got);
         length += (size_t)got;
         if (end)
@@ -240,7 +213,6 @@ static int run(struct exchange *exchange, const char *path, const json_t *reques
 {
     char *line = dump_line(request);
     char *answer = malloc(CONTROL_CLIENT_REPLY_BYTES);
-    exchange->fd = -1;
     exchange->deadline_ms = now_ms() + timeout_of(request);
     int err = line && answer
                   ? ask_line(exchange, path, line, answer, reply, fault)
@@ -250,37 +222,40 @@ static int run(struct exchange *exchange, const char *path, const json_t *reques
     return err;
 }
 
+static void hang_up(const struct exchange *exchange)
+{
+    for (uint32_t i = 0; i < exchange->came.count; i++)
+        close(exchange->came.fd[i]);
+    if (exchange->fd >= 0)
+        close(exchange->fd);
+}
+
 int control_client_ask(const char *path, const json_t *request, json_t **reply, struct fault *fault)
 {
-    struct exchange exchange = {.came = NULL};
+    struct exchange exchange = {.fd = -1};
     int err = run(&exchange, path, request, reply, fault);
-    if (exchange.fd >= 0)
-        close(exchange.fd);
+    hang_up(&exchange);
     return err;
 }
 
-int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, int fds,
+int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, uint32_t fds,
                           int *connection, struct fault *fault)
 {
-    int came[CAME_MAX];
-    struct exchange exchange = {.came = came};
+    struct exchange exchange = {.fd = -1};
     int err = run(&exchange, path, request, reply, fault);
-    if (!err && exchange.came_count != fds) {
+    if (!err && exchange.came.count != fds) {
         json_decref(*reply);
         err = fault_set(
             fault, FAULT_RUNTIME, EPROTO,
-            "control socket \"%s\" sent %d descriptors with its answer, wanted %d (is the process of "
+            "control socket \"%s\" sent %u descriptors with its answer, wanted %u (is the process of "
             "the same build?)",
-            path, exchange.came_count, fds);
+            path, exchange.came.count, fds);
     }
-    if (!err) {
-        memcpy(fd, came, (size_t)fds * sizeof *fd);
-        *connection = exchange.fd;
-        return 0;
+    if (err) {
+        hang_up(&exchange);
+        return err;
     }
-    for (int i = 0; i < exchange.came_count; i++)
-        close(came[i]);
-    if (exchange.fd >= 0)
-        close(exchange.fd);
-    return err;
+    memcpy(fd, exchange.came.fd, fds * sizeof *fd);
+    *connection = exchange.fd;
+    return 0;
 }

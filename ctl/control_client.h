@@ -1,7 +1,7 @@
 /* control_client: asks the control thread of a vmlane process for something and waits for its answer.
  *
- * One request a connection (but for control_client_attach), over the unix stream socket that the stats segment names: one line of JSON each
- * way. `{"command":"set","link":"web1","settings":{"retry-max":"20"}}` is answered by `{"ok":true}` or by
+ * One request a connection (but for control_client_attach), over the unix stream socket that the stats segment names: one
+ * line of JSON each way. `{"command":"set","link":"web1","settings":{"retry-max":"20"}}` is answered by `{"ok":true}` or by
  * `{"ok":false,"exit":2,"message":"why"}`; `exit` is an exit status of INTERFACES.md.
  *
  * The whole exchange takes at most CONTROL_CLIENT_TIMEOUT_MS, or for a reload CONTROL_CLIENT_RELOAD_MS: a stopped process
@@ -12,6 +12,7 @@
 #include "../shm/fault.h"
 
 #include <jansson.h>
+#include <stdint.h>
 
 #define CONTROL_CLIENT_TIMEOUT_MS  2000
 #define CONTROL_CLIENT_RELOAD_MS   60000 /* removing 256 busy links takes 26 s */
@@ -25,7 +26,7 @@ int control_client_ask(const char *path, const json_t *request, json_t **reply, 
 
 /* The same for a request whose answer brings exactly `fds` descriptors along, and after which the connection stays:
  * all of them are the caller's to close. */
-int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, int fds,
+int control_client_attach(const char *path, const json_t *request, json_t **reply, int *fd, uint32_t fds,
                           int *connection, struct fault *fault);
 
 #endif

@@ -304,8 +304,8 @@ static int capture_link(struct control_commands *control, json_t *request, json_
         return err;
     const struct capture *capture = link->capture;
     asked->keeps = true; /* what cannot be described or sent ends the connection, and that the capture */
-    asked->send_fd[asked->send_fds++] = capture->memory.fd;
-    asked->send_fd[asked->send_fds++] = capture->bell[1];
+    asked->parcel =
+        (struct fd_parcel){.fd = {capture->memory.fd, capture->bell[1]}, .count = CAPTURE_FD_COUNT};
     log_line(LOG_LEVEL_INFO, link->config.name, "captured by process %u", wish.pid);
     if (describe_capture(capture, reply) != 0)
         return fault_set(fault, FAULT_RUNTIME, ENOMEM, "no memory to describe the capture");

@@ -114,19 +114,8 @@ static void accept_clients(struct control_server *server, uint64_t now_ns)
  * all of it, with the descriptors, went. */
 static bool send_answer(const struct control_request *request, char *text, size_t bytes)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof request->send_fd)] = {0};
-    size_t fds_bytes = (size_t)request->send_fds * sizeof(int);
-    struct iovec part = {.iov_base = text, .iov_len = bytes};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-    if (request->send_fds > 0) {
-        message.msg_control = control;
-        message.msg_controllen = (socklen_t)CMSG_SPACE(fds_bytes);
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&message);
-        *rights = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = (socklen_t)CMSG_LEN(fds_bytes)};
-        memcpy(CMSG_DATA(rights), request->send_fd, fds_bytes);
-    }
-    return sendmsg(request->connection, &message, MSG_DONTWAIT | MSG_NOSIGNAL) == (ssize_t)bytes;
+    ssize_t sent = fd_message_send(request->connection, text, bytes, &request->parcel);
+    return sent == (ssize_t)bytes;
 }
 
 static void answer(const struct control_server *server, struct control_client *client, size_t bytes)

@@ -10,6 +10,7 @@
 #define VMLANE_CTL_CONTROL_SERVER_H
 
 #include "../io/unix_address.h"
+#include "../shm/fd_message.h"
 #include "../workers/clock.h"
 
 #include <poll.h>
@@ -21,15 +22,12 @@
 #define CONTROL_LINE_BYTES  16384u
 #define CONTROL_CLIENT_NS   (2 * NS_PER_S)
 
-#define CONTROL_FDS_MAX 2
-
 /* A request, and what the handler may want beside the answer. */
 struct control_request {
     const char *line; /* without its newline */
     size_t bytes;
     int connection;
-    int send_fd[CONTROL_FDS_MAX]; /* go with the answer; they stay the handler's */
-    int send_fds;
+    struct fd_parcel parcel; /* goes with the answer; its descriptors stay the handler's */
     bool
         keeps; /* the connection is the handler's from now on. If the answer cannot be sent it is shut down */
 };

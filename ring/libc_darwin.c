@@ -1,5 +1,6 @@
 #undef socket
 #undef accept4
+#undef socketpair
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -39,6 +40,21 @@ int darwin_accept4(int listener, struct sockaddr *address, socklen_t *bytes, int
 {
     int fd = accept(listener, address, bytes);
     return fd < 0 ? fd : finish_socket(fd, flags);
+}
+
+int darwin_socketpair(int domain, int type, int protocol, int fd[2])
+{
+    if (socketpair(domain, type & ~(SOCK_CLOEXEC | SOCK_NONBLOCK), protocol, fd) != 0)
+        return -1;
+    if (finish_socket(fd[0], type) >= 0) {
+        if (finish_socket(fd[1], type) >= 0)
+            return 0;
+        fd[1] = fd[0];
+    }
+    int error = errno;
+    close(fd[1]);
+    errno = error;
+    return -1;
 }
 
 int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, struct timespec *rest)

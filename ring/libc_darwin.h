@@ -34,13 +34,17 @@ int clock_nanosleep(clockid_t clock, int flags, const struct timespec *time, str
  * hand the descriptor on. vmlane forks nothing. A socket never raises SIGPIPE. */
 int darwin_socket(int domain, int type, int protocol);
 int darwin_accept4(int listener, struct sockaddr *address, socklen_t *bytes, int flags);
+int darwin_socketpair(int domain, int type, int protocol, int fd[2]);
 
 #define socket(domain, type, protocol)           darwin_socket(domain, type, protocol)
 #define accept4(listener, address, bytes, flags) darwin_accept4(listener, address, bytes, flags)
+#define socketpair(domain, type, protocol, fd)   darwin_socketpair(domain, type, protocol, fd)
 
 #ifndef MSG_NOSIGNAL
 #define MSG_NOSIGNAL 0x80000
 #endif
+
+#define MSG_CMSG_CLOEXEC 0 /* whoever receives descriptors sets FD_CLOEXEC (shm/fd_message.c) */
 
 /* --- memory and files --- */
 

@@ -1,5 +1,7 @@
 #include "channel_end.h"
 
+#include "fd_message.h"
+
 #include <errno.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -7,11 +9,7 @@
 
 enum { OUT, IN };
 
-/* Descriptors that came, or that are to go. */
-struct parcel {
-    int fd[CHANNEL_FD_COUNT];
-    uint32_t count;
-};
+_Static_assert(CHANNEL_FD_COUNT <= FD_MESSAGE_FDS_MAX, "a welcome is one message");
 
 static void close_fd(int fd)
 {
@@ -19,22 +17,11 @@ static void close_fd(int fd)
         close(fd);
 }
 
-static int send_message(int connection, const struct channel_message *message, const struct parcel *parcel)
+static int send_message(int connection, const struct channel_message *message, const struct fd_parcel *parcel)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof parcel->fd)] = {0};
-    struct iovec part = {.iov_base = (void *)(uintptr_t)message, .iov_len = sizeof *message};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-    if (parcel) {
-        header.msg_control = control;
-        header.msg_controllen = sizeof control;
-        struct cmsghdr *rights = CMSG_FIRSTHDR(&header);
-        *rights = (struct cmsghdr){
-            .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS, .cmsg_len = CMSG_LEN(sizeof parcel->fd)};
-        memcpy(CMSG_DATA(rights), parcel->fd, sizeof parcel->fd);
-    }
-    ssize_t sent = sendmsg(connection, &header, MSG_DONTWAIT | MSG_NOSIGNAL);
+    ssize_t sent = fd_message_send(connection, message, sizeof *message, parcel);
     if (sent < 0)
-        return -errno;
+        return (int)sent;
     return sent == (ssize_t)sizeof *message ? 0 : -EMSGSIZE;
 }
 
@@ -114,7 +101,7 @@ static int open_channels(struct channel_end *end, uint32_t larges, struct fault 
     return 0;
 }
 
-static int make_bells(struct channel_end *end, struct parcel *parcel, struct fault *fault)
+static int make_bells(struct channel_end *end, struct fd_parcel *parcel, struct fault *fault)
 {
     for (int i = 0; i < 2; i++) {
         int pair[2];
@@ -127,7 +114,8 @@ static int make_bells(struct channel_end *end, struct parcel *parcel, struct fau
     return 0;
 }
 
-static int make_memory(struct channel_end *end, struct parcel *parcel, uint32_t larges, struct fault *fault)
+static int make_memory(struct channel_end *end, struct fd_parcel *parcel, uint32_t larges,
+                       struct fault *fault)
 {
     static const char *const label[] = {"vmlane:shm:out", "vmlane:shm:in"};
     for (int i = 0; i < 2; i++) {
@@ -143,7 +131,7 @@ static int make_memory(struct channel_end *end, struct parcel *parcel, uint32_t 
 int channel_end_make(struct channel_end *end, int connection, uint32_t max_frame_bytes, struct fault *fault)
 {
     uint32_t larges = channel_larges(max_frame_bytes);
-    struct parcel parcel = {.fd = {-1, -1, -1, -1}};
+    struct fd_parcel parcel = {.fd = {-1, -1, -1, -1}, .count = CHANNEL_FD_COUNT};
     struct channel_message welcome = message_of(CHANNEL_WELCOME);
     welcome.larges = larges;
     welcome.max_frame_bytes = max_frame_bytes;
@@ -170,23 +158,11 @@ int channel_end_make(struct channel_end *end, int connection, uint32_t max_frame
 /* --- who connected --- */
 
 /* Receives a message and what descriptors came with it, which are the caller's to close. */
-static ssize_t receive_message(int connection, struct channel_message *message, struct parcel *parcel)
+static ssize_t receive_message(int connection, struct channel_message *message, struct fd_parcel *parcel)
 {
-    _Alignas(struct cmsghdr) char control[CMSG_SPACE(sizeof parcel->fd)];
-    struct iovec part = {.iov_base = message, .iov_len = sizeof *message};
-    struct msghdr header = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = sizeof control};
-    ssize_t got = recvmsg(connection, &header, MSG_DONTWAIT | MSG_CMSG_CLOEXEC);
-    if (got < 0)
-        return -errno;
-    for (struct cmsghdr *at = CMSG_FIRSTHDR(&header); at; at = CMSG_NXTHDR(&header, at)) {
-        if (at->cmsg_level != SOL_SOCKET || at->cmsg_type != SCM_RIGHTS)
-            continue;
-        size_t count = (at->cmsg_len - CMSG_LEN(0)) / sizeof(int);
-        for (size_t i = 0; i < count && parcel->count < CHANNEL_FD_COUNT; i++)
-            memcpy(&parcel->fd[parcel->count++], CMSG_DATA(at) + i * sizeof(int), sizeof(int));
-    }
-    return header.msg_flags & (MSG_TRUNC | MSG_CTRUNC) ? -EBADMSG : got;
+    bool cut = false;
+    ssize_t got = fd_message_receive(connection, message, sizeof *message, MSG_DONTWAIT, parcel, &cut);
+    return cut ? -EBADMSG : got;
 }
 
 static int refused(const struct channel_message *message, struct fault *fault)
@@ -213,7 +189,7 @@ static bool is_bell(int fd)
 }
 
 /* What is out for the listener is in for us. Takes descriptors out of the parcel as it goes. */
-static int unpack(struct channel_end *end, const struct channel_message *welcome, struct parcel *parcel,
+static int unpack(struct channel_end *end, const struct channel_message *welcome, struct fd_parcel *parcel,
                   struct fault *fault)
 {
     static const int memory_fd[] = {CHANNEL_FD_IN, CHANNEL_FD_OUT};
@@ -238,7 +214,7 @@ static int unpack(struct channel_end *end, const struct channel_message *welcome
 int channel_end_take(struct channel_end *end, int connection, struct fault *fault)
 {
     struct channel_message answer;
-    struct parcel parcel = {.fd = {-1, -1, -1, -1}};
+    struct fd_parcel parcel = {.fd = {-1, -1, -1, -1}};
     *end = nothing();
     ssize_t got = receive_message(connection, &answer, &parcel);
     if (got == -EAGAIN || got == -EINTR)

@@ -4,7 +4,7 @@
 #   build/libvmlane-shm.so.1.0 (.so.1, .so)   build/libvmlane-shm.a   build/vmlane-shm.pc   build/examples/shm-echo
 
 SHM_VERSION = 1.0
-SHM_LIB_SRC = ring/arena.c ring/spsc_ring.c shm/channel.c shm/channel_bell.c shm/channel_end.c shm/fault.c \
+SHM_LIB_SRC = ring/arena.c ring/spsc_ring.c shm/channel.c shm/channel_bell.c shm/channel_end.c shm/fault.c shm/fd_message.c \
               shm/memory_pages.c shm/memory_pages_linux.c shm/memory_segment_linux.c shm/vmlane_shm_linux.c
 SHM_LIB_OBJ = $(SHM_LIB_SRC:%.c=$(BUILD)/obj/pic/%.o)
 SHM_SO      = $(BUILD)/libvmlane-shm.so

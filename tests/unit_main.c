@@ -46,6 +46,7 @@
     X(port_stream_peers_suite)                                                                               \
     X(channel_suite)                                                                                         \
     X(capture_ring_suite)                                                                                    \
+    X(fd_message_suite)                                                                                      \
     X(capture_suite)                                                                                         \
     X(pcapng_suite)                                                                                          \
     X(port_shm_suite)                                                                                        \

@@ -3,7 +3,6 @@
 #include "../io/virtio_net.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,11 +32,8 @@ static void choose_agents(struct capture *capture, uint32_t paths)
 static int make_bell(struct capture *capture, struct fault *fault)
 {
     /* not an eventfd: shm/channel_bell.h says why, and also that no call waits whatever the file says */
-    if (socketpair(AF_UNIX, SOCK_DGRAM, 0, capture->bell) == 0) {
-        fcntl(capture->bell[0], F_SETFD, FD_CLOEXEC);
-        fcntl(capture->bell[1], F_SETFD, FD_CLOEXEC);
+    if (socketpair(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0, capture->bell) == 0)
         return 0;
-    }
     capture->bell[0] = capture->bell[1] = -1;
     return fault_set(fault, FAULT_RUNTIME, errno, "cannot make the bell of a capture: %s", strerror(errno));
 }
