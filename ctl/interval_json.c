@@ -75,6 +75,18 @@ static json_t *side_json(const struct stats_interval *interval, bool sparse)
     return json_finish(json, failures);
 }
 
+/* The names of the workers that run its agents, of those in `workers`. */
+static json_t *worker_names_json(const struct snapshot_process *process, const struct snapshot_link *link)
+{
+    json_t *json = json_array();
+    int failures = 0;
+    for (size_t i = 0; i < process->worker_count; i++) {
+        if (snapshot_worker_serves(link, i))
+            failures += json_append(json, json_text(process->worker[i].name));
+    }
+    return json_finish(json, failures);
+}
+
 static json_t *link_json(const struct stats_snapshot *before, const struct stats_snapshot *now,
                          const struct snapshot_process *process, const struct snapshot_link *link,
                          bool sparse)
@@ -84,6 +96,7 @@ static json_t *link_json(const struct stats_snapshot *before, const struct stats
     failures += json_put(json, "state", json_text(snapshot_link_state_name(link->state)));
     failures += json_put(json, "process", json_text(stats_life_name(process->life)));
     failures += json_put(json, "pid", json_number(process->pid));
+    failures += json_put(json, "workers", worker_names_json(process, link));
     for (unsigned direction = 0; direction < 2; direction++) {
         struct stats_interval interval;
         stats_interval_take(&interval, before, now, process, link, direction);

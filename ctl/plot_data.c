@@ -117,6 +117,32 @@ static uint64_t depth_of(const json_t *lanes)
     return depth;
 }
 
+static bool serves(const json_t *link, const json_t *worker)
+{
+    const char *name = json_string_value(json_object_get(worker, "name"));
+    size_t index;
+    json_t *one;
+    if (!name || number(worker, "pid") != number(link, "pid"))
+        return false;
+    json_array_foreach(json_object_get(link, "workers"), index, one)
+    {
+        if (json_is_string(one) && strcmp(json_string_value(one), name) == 0)
+            return true;
+    }
+    return false;
+}
+
+static void add_times(struct plot_point *point, const json_t *link, const json_t *workers)
+{
+    size_t index;
+    json_t *worker;
+    json_array_foreach(workers, index, worker)
+    {
+        for (int i = 0; serves(link, worker) && i < REGIME_COUNT; i++)
+            point->time_ns[i] += number(json_object_get(worker, "time_ns"), worker_regime_name[i]);
+    }
+}
+
 static unsigned point_of(const struct plot_data *data, uint64_t time_ns)
 {
     double part = (double)(time_ns - data->begin_ns) / (double)(data->end_ns - data->begin_ns);
@@ -145,6 +171,7 @@ static void add_link(struct reading *reading, const char *name, const json_t *li
                       json_object_get(histograms, snapshot_histogram_name[SNAPSHOT_bulk_wait_ns]));
         depth += depth_of(json_object_get(side, "lanes"));
     }
+    add_times(point, link, json_object_get(interval, "workers"));
     if (depth > point->depth_frames)
         point->depth_frames = depth;
 }

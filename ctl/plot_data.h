@@ -20,6 +20,7 @@ struct plot_point {
     uint64_t drops_frames[PLOT_CAUSES];
     uint64_t depth_frames; /* the most of both lanes and directions at an interval's end */
     struct histogram_values wait[SNAPSHOT_LANE_COUNT];
+    uint64_t time_ns[REGIME_COUNT]; /* of all workers that run its agents */
 };
 
 struct plot_link {

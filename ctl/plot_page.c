@@ -136,6 +136,32 @@ static int draw_depth(FILE *out, const struct plot_data *data, const struct plot
     return value ? 0 : -ENOMEM;
 }
 
+static uint64_t worker_time_ns(const struct plot_point *point)
+{
+    uint64_t all_ns = 0;
+    for (int i = 0; i < REGIME_COUNT; i++)
+        all_ns += point->time_ns[i];
+    return all_ns;
+}
+
+/* Where the wall time of its workers went; the lines of a point add up to 100. */
+static int draw_times(FILE *out, const struct plot_data *data, const struct plot_link *link)
+{
+    struct chart chart = {.title = "Time of its workers", .unit = "%", .data = data};
+    bool whole = true;
+    for (int regime = 0; regime < REGIME_COUNT && whole; regime++) {
+        double *value =
+            add_series(&chart, regime == REGIME_wait || regime == REGIME_park, worker_regime_name[regime]);
+        whole = value != NULL;
+        for (unsigned i = 0; i < data->point_count && whole; i++) {
+            uint64_t all_ns = worker_time_ns(&link->point[i]);
+            value[i] = all_ns > 0 ? 100 * (double)link->point[i].time_ns[regime] / (double)all_ns : NAN;
+        }
+    }
+    finish_chart(out, &chart);
+    return whole ? 0 : -ENOMEM;
+}
+
 /* --- the whole record, as a table --- */
 
 static void table_row(FILE *out, const char *what, const char *a_to_b, const char *b_to_a)
@@ -182,6 +208,23 @@ static void draw_waits_table(FILE *out, const struct plot_data *data, const stru
     fputs("</table>\n", out);
 }
 
+static void draw_times_line(FILE *out, const struct plot_data *data, const struct plot_link *link)
+{
+    uint64_t sum_ns[REGIME_COUNT] = {0}, all_ns = 0;
+    for (unsigned i = 0; i < data->point_count; i++) {
+        for (int regime = 0; regime < REGIME_COUNT; regime++)
+            sum_ns[regime] += link->point[i].time_ns[regime];
+        all_ns += worker_time_ns(&link->point[i]);
+    }
+    if (all_ns == 0)
+        return; /* an older record, or a process that was dead */
+    fputs("<p>Time of its workers: ", out);
+    for (int regime = 0; regime < REGIME_COUNT; regime++)
+        fprintf(out, "%s%s %.1f %%", regime ? ", " : "", worker_regime_name[regime],
+                100 * (double)sum_ns[regime] / (double)all_ns);
+    fputs(".</p>\n", out);
+}
+
 static void draw_causes(FILE *out, const struct plot_data *data, const struct plot_link *link)
 {
     bool any = false;
@@ -210,9 +253,12 @@ static int draw_link(FILE *out, const struct plot_data *data, const struct plot_
         err = draw_waits(out, data, link);
     if (!err)
         err = draw_depth(out, data, link);
+    if (!err)
+        err = draw_times(out, data, link);
     draw_sums(out, data, link);
     draw_waits_table(out, data, link);
     draw_causes(out, data, link);
+    draw_times_line(out, data, link);
     fputs("</section>\n", out);
     return err;
 }

@@ -215,10 +215,14 @@ static void append_second(unsigned second)
     snprintf(
         line, sizeof line,
         "{\"schema\":1,\"time_ns\":%u000000000,\"interval_ns\":1000000000,\"links\":[{\"name\":\"a<b\","
+        "\"pid\":7,\"workers\":[\"w1\"],"
         "\"directions\":{\"a_to_b\":{\"growth\":{\"tx_bytes\":125000,\"tx_frames\":100,\"drop_codel_frames\":"
         "7},"
         "\"lanes\":{\"bulk\":{\"depth_frames\":%u}},\"histograms\":{\"bulk_wait_ns\":{\"count\":100,"
-        "\"sum\":100000000,\"min\":1000000,\"max\":1000000,\"buckets\":[[%u,100]]}}}}}],\"workers\":[]}\n",
+        "\"sum\":100000000,\"min\":1000000,\"max\":1000000,\"buckets\":[[%u,100]]}}}}}],"
+        "\"workers\":[{\"pid\":7,\"name\":\"w1\",\"time_ns\":{\"transmit\":250000000,\"park\":750000000}},"
+        "{\"pid\":7,\"name\":\"w2\",\"time_ns\":{\"transmit\":1}},"
+        "{\"pid\":8,\"name\":\"w1\",\"time_ns\":{\"transmit\":1}}]}\n",
         1000 + second, second, bucket);
     append(line);
 }
@@ -241,6 +245,8 @@ START_TEST(points_have_the_rates_drops_and_percentiles_of_their_intervals)
         ck_assert_uint_eq(point->tx_bytes[1], 0);
         ck_assert_uint_eq(point->drops_frames[COUNTER_drop_codel_frames - COUNTER_FIRST_DROP], 7);
         ck_assert_uint_eq(point->depth_frames, i + 1);
+        ck_assert_uint_eq(point->time_ns[REGIME_transmit], 250000000); /* of its own worker alone */
+        ck_assert_uint_eq(point->time_ns[REGIME_park], 750000000);
         ck_assert_uint_eq(histogram_values_quantile(&point->wait[SNAPSHOT_LANE_BULK], 0.99), 1000000);
         ck_assert(i == 0 || !plot_breaks(&data, i - 1, i));
     }
@@ -295,13 +301,14 @@ START_TEST(the_page_has_its_drawings_and_loads_nothing)
     ck_assert_int_eq(run.status, 0);
     ck_assert_str_eq(run.err, "");
     ck_assert_int_eq(strncmp(run.out, "<!DOCTYPE html>", 15), 0);
-    ck_assert_uint_eq(count_of(run.out, "<svg "), 4);
-    ck_assert_uint_eq(count_of(run.out, "</svg>"), 4);
+    ck_assert_uint_eq(count_of(run.out, "<svg "), 5);
+    ck_assert_uint_eq(count_of(run.out, "</svg>"), 5);
     assert_has(run.out, "<h2>a&lt;b</h2>");
     assert_lacks(run.out, "a<b");
     assert_has(run.out, "<title>codel</title>");
     assert_has(run.out, "mean rate<td>1.00 Mbit/s<td>0 bit/s");
     assert_has(run.out, "Dropped: codel 70 frames.");
+    assert_has(run.out, "transmit 25.0 %, wait 0.0 %, park 75.0 %");
     assert_has(run.out, "bulk<td>1,000<td>1.00 ms<td>1.00 ms");
     static const char *const loads[] = {"http", "src=", "href=", "url(", "@import", "<script", "nan", "inf"};
     for (size_t i = 0; i < COUNT_OF(loads); i++)
