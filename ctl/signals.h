@@ -13,10 +13,11 @@ enum signals_of { SIGNALS_OF_RUN, SIGNALS_OF_EXEC };
 struct signals {
     int fd; /* readable with the next of them */
     enum signals_of of;
-    sigset_t before; /* what was blocked */
+    sigset_t before;     /* what was blocked */
+    bool hangup_ignored; /* by who started us */
 };
 
-/* Takes them out of asynchronous delivery, in this thread and those that it starts later, and ignores SIGPIPE. Returns 0,
+/* A SIGHUP that was ignored when the program began (nohup) stays ignored. Takes the others out of asynchronous delivery, in this thread and those that it starts later, and ignores SIGPIPE. Returns 0,
  * or -errno with a fault. */
 int signals_open(struct signals *signals, enum signals_of of, struct fault *fault);
 void signals_close(struct signals *signals);

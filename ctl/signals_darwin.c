@@ -21,7 +21,9 @@ static size_t count_of(enum signals_of of)
 int signals_open(struct signals *signals, enum signals_of of, struct fault *fault)
 {
     int error = 0;
+    struct sigaction hangup;
     signals->of = of;
+    signals->hangup_ignored = sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler == SIG_IGN;
     sigprocmask(SIG_SETMASK, NULL, &signals->before);
     signals->fd = kqueue();
     if (signals->fd < 0)
@@ -30,6 +32,8 @@ int signals_open(struct signals *signals, enum signals_of of, struct fault *faul
         fcntl(signals->fd, F_SETFD, FD_CLOEXEC);
     for (size_t i = 0; !error && i < count_of(of); i++) {
         struct kevent change;
+        if (chosen[i] == SIGHUP && signals->hangup_ignored)
+            continue;
         EV_SET(&change, (uintptr_t)chosen[i], EVFILT_SIGNAL, EV_ADD, 0, 0, NULL);
         if (kevent(signals->fd, &change, 1, NULL, 0, NULL) != 0)
             error = errno;
@@ -59,8 +63,10 @@ int signals_take(const struct signals *signals, bool *from_terminal)
 
 void signals_restore(const struct signals *signals)
 {
-    for (size_t i = 0; i < count_of(signals->of); i++)
-        signal(chosen[i], SIG_DFL);
+    for (size_t i = 0; i < count_of(signals->of); i++) {
+        if (chosen[i] != SIGHUP || !signals->hangup_ignored)
+            signal(chosen[i], SIG_DFL);
+    }
     signal(SIGPIPE, SIG_DFL);
     sigprocmask(SIG_SETMASK, &signals->before, NULL);
 }

@@ -5,12 +5,19 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-static void choose(enum signals_of of, sigset_t *set)
+static bool is_ignored(int number)
+{
+    struct sigaction action;
+    return sigaction(number, NULL, &action) == 0 && action.sa_handler == SIG_IGN;
+}
+
+static void choose(enum signals_of of, bool hangup, sigset_t *set)
 {
     sigemptyset(set);
     sigaddset(set, SIGTERM);
     sigaddset(set, SIGINT);
-    sigaddset(set, SIGHUP);
+    if (hangup)
+        sigaddset(set, SIGHUP);
     if (of == SIGNALS_OF_RUN)
         return;
     sigaddset(set, SIGQUIT);
@@ -22,8 +29,9 @@ static void choose(enum signals_of of, sigset_t *set)
 int signals_open(struct signals *signals, enum signals_of of, struct fault *fault)
 {
     sigset_t set;
-    choose(of, &set);
     signals->of = of;
+    signals->hangup_ignored = is_ignored(SIGHUP);
+    choose(of, !signals->hangup_ignored, &set);
     sigprocmask(SIG_BLOCK, &set, &signals->before);
     signal(SIGPIPE, SIG_IGN);
     if (of == SIGNALS_OF_EXEC)

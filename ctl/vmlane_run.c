@@ -39,8 +39,11 @@ static void reload(struct program *program)
 static bool hear(struct program *program, int signal_number, bool from_terminal)
 {
     (void)from_terminal;
-    if (signal_number != SIGHUP || !program->options.config)
+    if (signal_number != SIGHUP || !program->options.config) {
+        log_line(LOG_LEVEL_INFO, "vmlane", "ends, as signal %d (%s) asks", signal_number,
+                 strsignal(signal_number));
         return true;
+    }
     reload(program);
     return false;
 }

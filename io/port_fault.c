@@ -135,6 +135,13 @@ static bool fault_device_dropped(struct port *port, uint64_t *frames)
     return inner->ops->device_dropped(inner, frames);
 }
 
+static void fault_describe(const struct port *port,
+                           void (*field)(void *context, const struct port_field *field), void *context)
+{
+    const struct port *inner = inner_of(port);
+    inner->ops->describe(inner, field, context);
+}
+
 static void fault_close(struct port *port)
 {
     port_close(inner_of(port));
@@ -179,6 +186,8 @@ static int open_inner(struct port *port, struct fault_port *own, const char *tex
         own->ops.tx_sleep = NULL;
     if (!own->inner.ops->device_dropped)
         own->ops.device_dropped = NULL;
+    if (!own->inner.ops->describe)
+        own->ops.describe = NULL;
     port->ops = &own->ops;
     port->inner = &own->inner;
     show_state(port, own->opened_ns);
@@ -227,5 +236,6 @@ const struct port_ops port_fault_ops = {
     .tx_fd = fault_tx_fd,
     .tick = fault_tick,
     .device_dropped = fault_device_dropped,
+    .describe = fault_describe,
     .close = fault_close,
 };

@@ -119,8 +119,9 @@ extern const struct port_ops port_fault_ops;
  *
  * pcap:FILE,write=on
  *
- * Writes what is sent to it to a new file, with nanoseconds, saved once a second at the latest and on close. A
- * write that fails ends it: the port is down, and what comes later is dropped as no_peer. */
+ * Writes what is sent to it to a new file, with nanoseconds, saved once a second at the latest and on close. These are
+ * writes to a disk by the worker that sends: it waits as long as the disk does, and with it all that it runs. A write
+ * that fails ends it: the port is down, and what comes later is dropped as no_peer. */
 extern const struct port_ops port_pcap_ops;
 #define PCAP_FILE_MAX_BYTES (UINT64_C(1) << 30)
 #define PCAP_AHEAD_BUFFERS  512u

@@ -1,5 +1,6 @@
 #include "port_kinds.h"
 
+#include "rx_slots.h"
 #include "shm_door.h"
 
 #include <errno.h>
@@ -119,25 +120,13 @@ static void meet(struct port *port, struct shm_port *own)
  * buffer where there is none goes on cut, as from any port, so that it does not hold up the rest. */
 static uint32_t place(struct arena *pool, const struct channel_frame *frame, struct frame_desc *out)
 {
-    uint32_t cell = arena_take_cell(pool);
-    if (cell == ARENA_NO_BUFFER)
-        return 0;
-    uint32_t bytes = frame->length_bytes;
-    uint32_t in_cell = bytes < FRAME_CELL_ROOM_BYTES ? bytes : FRAME_CELL_ROOM_BYTES;
-    channel_copy(frame, 0, arena_frame(pool->base, cell), in_cell);
-    out[0] = (struct frame_desc){.offset_lines = cell, .length_flags = in_cell};
-    if (in_cell == bytes)
-        return 1;
-    uint32_t large = arena_take_large(pool);
-    if (large == ARENA_NO_BUFFER) {
-        out[0].length_flags |= FRAME_FLAG_TRUNCATED;
-        return 1;
+    struct iovec part[2];
+    uint32_t copied_bytes = 0, parts = rx_place(pool, frame->length_bytes, out, part);
+    for (uint32_t i = 0; i < parts; i++) {
+        channel_copy(frame, copied_bytes, part[i].iov_base, (uint32_t)part[i].iov_len);
+        copied_bytes += (uint32_t)part[i].iov_len;
     }
-    uint32_t in_large = bytes - in_cell < FRAME_LARGE_ROOM_BYTES ? bytes - in_cell : FRAME_LARGE_ROOM_BYTES;
-    channel_copy(frame, in_cell, arena_frame(pool->base, large), in_large);
-    out[0].length_flags |= FRAME_FLAG_MORE;
-    out[1] = (struct frame_desc){.offset_lines = large, .length_flags = in_large | FRAME_FLAG_LARGE};
-    return 2;
+    return parts;
 }
 
 static uint32_t receive(struct channel_receiver *in, struct arena *pool, struct frame_desc *out,

@@ -1,5 +1,6 @@
 #include "port_kinds.h"
 
+#include "rx_slots.h"
 #include "socket_backlog.h"
 #include "stream_framing.h"
 #include "stream_sender.h"
@@ -185,24 +186,13 @@ static void turn_others_away(const struct port *port, struct stream *own)
  * would need a large buffer where there is none goes on cut, as from any port, so that it does not hold up the rest. */
 static uint32_t place(struct arena *pool, const uint8_t *frame, uint32_t length_bytes, struct frame_desc *out)
 {
-    uint32_t cell = arena_take_cell(pool);
-    if (cell == ARENA_NO_BUFFER)
-        return 0;
-    uint32_t in_cell = length_bytes < FRAME_CELL_ROOM_BYTES ? length_bytes : FRAME_CELL_ROOM_BYTES;
-    memcpy(arena_frame(pool->base, cell), frame, in_cell);
-    out[0] = (struct frame_desc){.offset_lines = cell, .length_flags = in_cell};
-    if (in_cell == length_bytes)
-        return 1;
-    uint32_t large = arena_take_large(pool);
-    if (large == ARENA_NO_BUFFER) {
-        out[0].length_flags |= FRAME_FLAG_TRUNCATED;
-        return 1;
+    struct iovec part[2];
+    uint32_t parts = rx_place(pool, length_bytes, out, part);
+    for (uint32_t i = 0; i < parts; i++) {
+        memcpy(part[i].iov_base, frame, part[i].iov_len);
+        frame += part[i].iov_len;
     }
-    memcpy(arena_frame(pool->base, large), frame + in_cell, length_bytes - in_cell);
-    out[0].length_flags |= FRAME_FLAG_MORE;
-    out[1] = (struct frame_desc){.offset_lines = large,
-                                 .length_flags = (length_bytes - in_cell) | FRAME_FLAG_LARGE};
-    return 2;
+    return parts;
 }
 
 /* What a round of rx came to. */

@@ -10,6 +10,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #define QUIET_NS     SECOND
@@ -311,6 +312,34 @@ START_TEST(a_link_that_cannot_be_had_takes_the_earlier_ones_back)
 }
 END_TEST
 
+static void ignore_hangup(void *unused)
+{
+    (void)unused;
+    signal(SIGHUP, SIG_IGN);
+}
+
+START_TEST(a_hangup_ends_it_unless_it_was_started_to_ignore_that)
+{
+    static const char *const argv[] = {"--link", "web1", "--a", "null", "--b", "null", NULL};
+    struct vmlane vmlane =
+        vmlane_start_with(&(struct start){.argv = argv, .links = 1, .in_child = ignore_hangup});
+    vmlane_kill(&vmlane, SIGHUP);
+    ck_assert_int_eq(run_vmlanectl("set", "web1", "retry-max=3", NULL).status,
+                     0); /* it has heard of both by then */
+    ck_assert_int_eq(run_vmlanectl("set", "web1", "retry-max=4", NULL).status, 0);
+    vmlane_end(&vmlane);
+    assert_says(vmlane_log(&vmlane), "ends, as signal 15");
+    vmlane = vmlane_start_with(&(struct start){.argv = argv, .links = 1});
+    vmlane_kill(&vmlane, SIGHUP);
+    for (uint64_t until_ns = now_ns() + 5 * SECOND; !strstr(vmlane_log(&vmlane), "ends, as signal 1 ");
+         sleep_ns(MS))
+        ck_assert_msg(now_ns() < until_ns, "it does not end: %s", vmlane_log(&vmlane));
+    int status;
+    ck_assert_int_eq(waitpid(vmlane.pid, &status, 0), vmlane.pid);
+    ck_assert_int_eq(status, 0);
+}
+END_TEST
+
 Suite *process_suite(void);
 
 Suite *process_suite(void)
@@ -327,6 +356,7 @@ Suite *process_suite(void)
     tcase_add_test(test_case, sigterm_is_heard_while_nobody_reads_a_full_log);
     tcase_add_test(test_case, a_name_in_use_by_a_live_process_is_refused_and_it_goes_on);
     tcase_add_test(test_case, a_killed_process_leaves_its_last_counters_and_its_name_can_be_taken);
+    tcase_add_test(test_case, a_hangup_ends_it_unless_it_was_started_to_ignore_that);
     tcase_add_test(test_case, counters_can_be_read_while_the_process_is_stopped);
     tcase_add_test(test_case, a_full_tmpfs_is_said_and_nothing_is_left);
     tcase_add_test(test_case, a_folder_that_others_can_write_is_refused);
