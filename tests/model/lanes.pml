@@ -20,6 +20,12 @@
 #define XCAP 2 /* slots of the express lane */
 #define BATCH 2 /* frames of a bulk transmit call */
 #define FLOWS 2
+#ifdef FRAGMENTS
+#define FLOW byte
+#define FRAGMENT 2 /* of both flows, for all that can be told: they have one address pair */
+#else
+#define FLOW bit
+#endif
 
 /* Places that the clean model must be able to reach. -DREACH=NAME turns that place into a violation. */
 #define DENIED 1 /* a candidate goes to bulk because its flow still waits there */
@@ -33,6 +39,9 @@
 #define RELEASED_THEN_PROMOTED 9 /* a flow that waited in bulk is promoted again */
 #define APPENDED 10 /* fq: a candidate joins its own flow's queue */
 #define WAITS_IN_REFUSED_BATCH 11 /* fq: a candidate's flow waits only in the refused batch */
+#define PUT_BACK 12 /* fq: a batch of one queue's frames goes back to it */
+#define HELD_BY_FENCE 13 /* fq, fragments: a fragment waits for an older frame of its pair in another queue */
+#define JOINED_FRAGMENT 14 /* fq, fragments: a frame goes to the fragments' queue instead of its own */
 #ifndef REACH
 #define REACH 0
 #endif
@@ -49,7 +58,7 @@ byte x_frame[XCAP];
 byte x_stamp[XCAP];
 
 /* What an observer knows; neither reader nor writer looks at it, except at the writer's end. */
-bit flow_of[FRAMES + 1];
+FLOW flow_of[FRAMES + 1];
 byte last_left[FLOWS]; /* the youngest frame of a flow that left the writer */
 byte gone; /* bit f: frame f was accepted or dropped */
 byte arrived;
@@ -66,6 +75,7 @@ bool gone_once = true; /* no frame is accepted or dropped twice */
 bool none_lost = true; /* at the end every frame is accounted for */
 bool express_offered = true; /* no bulk call before the express frames that were visible were offered */
 bool stamp_kept = true; /* no bulk frame younger than the stamp of a waiting express frame is sent */
+bool not_stuck = true; /* fq: where frames wait, one of them may leave */
 bool stamp_published = true; /* fq: the bulk entries below the stamp of a visible express frame are visible */
 #define IN_ORDER 1
 #define GONE_ONCE 2
@@ -73,6 +83,7 @@ bool stamp_published = true; /* fq: the bulk entries below the stamp of a visibl
 #define EXPRESS_OFFERED 4
 #define STAMP_KEPT 5
 #define STAMP_PUBLISHED 6
+#define NOT_STUCK 7
 #ifndef ONLY
 #define ONLY 0
 #endif
@@ -90,9 +101,15 @@ inline leave(f)
 
 inline leave_writer(f)
 {
+#ifdef FRAGMENTS
+	in_order = (flow_of[f] == 1 || f > last_left[0]) && (flow_of[f] == 0 || f > last_left[1]);
+	last_left[0] = (flow_of[f] != 1 -> f : last_left[0]);
+	last_left[1] = (flow_of[f] != 0 -> f : last_left[1]);
+#else
 	in_order = f > last_left[flow_of[f]];
-	CHECK(IN_ORDER, in_order);
 	last_left[flow_of[f]] = f;
+#endif
+	CHECK(IN_ORDER, in_order);
 	leave(f)
 }
 
@@ -135,7 +152,8 @@ active proctype reader()
 	byte b_tail, x_tail; /* private cursors */
 	byte b_head_seen, x_head_seen; /* copies of the writer's words */
 	byte last[TABLE]; /* bulk sequence just after the flow's last bulk frame */
-	bit flow, small;
+	FLOW flow;
+	bit small;
 
 next:
 	if
@@ -145,6 +163,9 @@ next:
 		if
 		:: flow = 0
 		:: arrived > 1 -> flow = 1 /* the first frame names flow 0: the flows are alike */
+#ifdef FRAGMENTS
+		:: flow = FRAGMENT
+#endif
 		fi;
 		flow_of[arrived] = flow;
 #ifdef ONLY_SMALL
@@ -152,7 +173,11 @@ next:
 #else
 		if
 		:: small = 0
+#ifdef FRAGMENTS
+		:: flow != FRAGMENT -> small = 1
+#else
 		:: small = 1
+#endif
 		fi
 #endif
 	}

@@ -7,14 +7,101 @@
 #endif
 #include "lanes.pml"
 
-chan queue[FLOWS] = [FRAMES] of { byte }; /* private to the writer */
+/* The writer's own; a queue a flow, and fragments go to the first, where a flow's frames are too. */
+#define QUEUES FLOWS
+byte queue[QUEUES * FRAMES], length[QUEUES];
+#define HEAD(n) queue[(n) * FRAMES]
 
-/* Moves bulk entries below upto into their flows' queues. */
+#ifdef FRAGMENTS
+/* The fence of the pair (workers/flow_queue.h): while fragments wait, or frames that came after them, all of the pair joins
+ * their queue; they leave when nothing older waits. */
+byte fenced, unfenced, fence_queue;
+bit is_fenced[FRAMES + 1];
+#define OWN_QUEUE(f) (flow_of[f] == FRAGMENT -> 0 : flow_of[f])
+#ifdef MUT_NO_FENCE
+#define QUEUE_OF(f) OWN_QUEUE(f)
+#else
+#define QUEUE_OF(f) (fenced > 0 -> fence_queue : OWN_QUEUE(f))
+#endif
+#ifdef MUT_FENCE_FORGETS_OLDER
+#define HELD(n) false
+#else
+#define HELD(n) (is_fenced[HEAD(n)] && unfenced > 0)
+#endif
+#else
+#define QUEUE_OF(f) flow_of[f]
+#define HELD(n) false
+#endif
+#define MAY_LEAVE(n) (length[n] > 0 && !HELD(n))
+
+bit queue_of[FRAMES + 1]; /* of a frame that is queued or in a batch */
+
+inline enqueue(f)
+{
+	queue_of[f] = QUEUE_OF(f);
+#ifdef FRAGMENTS
+	assert(REACH != JOINED_FRAGMENT || queue_of[f] == OWN_QUEUE(f));
+	if
+#ifdef MUT_FENCE_FALLS_EARLY
+	:: flow_of[f] == FRAGMENT ->
+#else
+	:: fenced > 0 || flow_of[f] == FRAGMENT ->
+#endif
+		is_fenced[f] = 1;
+		fenced++;
+		fence_queue = queue_of[f]
+	:: else -> unfenced++
+	fi;
+#endif
+	queue[queue_of[f] * FRAMES + length[queue_of[f]]] = f;
+	length[queue_of[f]]++
+}
+
+/* Takes the head of queue n into f. */
+inline take_head(n, f)
+{
+	f = HEAD(n);
+	length[n]--;
+	at = 0;
+	do
+	:: at < length[n] -> queue[n * FRAMES + at] = queue[n * FRAMES + at + 1]; at++
+	:: else -> break
+	od;
+	queue[n * FRAMES + at] = 0;
+	at = 0
+}
+
+/* A frame that was taken goes back to the head of its queue. */
+inline put_back(f)
+{
+	at = length[queue_of[f]];
+	do
+	:: at > 0 -> queue[queue_of[f] * FRAMES + at] = queue[queue_of[f] * FRAMES + at - 1]; at--
+	:: else -> break
+	od;
+	HEAD(queue_of[f]) = f;
+	length[queue_of[f]]++
+}
+
+/* A frame that was queued is accepted or dropped. */
+inline done(f)
+{
+#ifdef FRAGMENTS
+	if
+	:: is_fenced[f] -> fenced--; is_fenced[f] = 0
+	:: else -> unfenced--
+	fi;
+	fence_queue = (fenced > 0 -> fence_queue : 0);
+#endif
+	queue_of[f] = 0
+}
+
+/* Moves bulk entries below upto into their queues. */
 inline take_in(upto)
 {
 	do
 	:: b_head < upto ->
-		queue[flow_of[b_frame[b_head % BCAP]]] ! b_frame[b_head % BCAP];
+		enqueue(b_frame[b_head % BCAP]);
 		b_frame[b_head % BCAP] = 0;
 		b_head++
 	:: else -> break
@@ -30,12 +117,12 @@ inline leave_express()
 	express_owed = (express_owed -> express_owed - 1 : 0)
 }
 
-/* A flow waits while a frame of it is in its queue or in the refused batch. */
+/* A flow waits while a frame is in its queue, or taken from there in the refused batch. */
 #ifdef MUT_DONE_IS_DEQUEUED
-#define FLOW_WAITS(flow) nempty(queue[flow])
+#define WAITS(n) (length[n] > 0)
 #else
-#define FLOW_WAITS(flow) \
-	(nempty(queue[flow]) || (batch_frames > 0 && flow_of[batch[0]] == flow) || (batch_frames > 1 && flow_of[batch[1]] == flow))
+#define WAITS(n) \
+	(length[n] > 0 || (batch_frames > 0 && queue_of[batch[0]] == (n)) || (batch_frames > 1 && queue_of[batch[1]] == (n)))
 #endif
 
 active proctype writer()
@@ -44,8 +131,8 @@ active proctype writer()
 	byte x_tail_seen; /* copy of the reader's word, as of the last look */
 	byte limit, upto, quota;
 	byte batch[BATCH], batch_frames; /* the frames of a bulk call, kept while the device refuses them */
-	byte accepted, f;
-	bool dropped, refused, last_try;
+	byte accepted, f, at;
+	bool dropped, refused, last_try, given_up;
 
 turn:
 #ifndef MUT_TAIL_AFTER_EXPRESS
@@ -80,10 +167,14 @@ turn:
 		};
 		if
 		:: d_step {
-			FLOW_WAITS(flow_of[f]) -> /* not empty: append */
+#ifdef MUT_FENCE_UNASKED
+			WAITS(OWN_QUEUE(f)) ->
+#else
+			WAITS(QUEUE_OF(f)) -> /* not empty: append */
+#endif
 			assert(REACH != APPENDED);
-			assert(REACH != WAITS_IN_REFUSED_BATCH || nempty(queue[flow_of[f]]));
-			queue[flow_of[f]] ! f;
+			assert(REACH != WAITS_IN_REFUSED_BATCH || length[QUEUE_OF(f)] > 0);
+			enqueue(f);
 			leave_express();
 			f = 0
 		}
@@ -91,7 +182,7 @@ turn:
 			if
 			:: d_step { /* SENT */
 				assert(REACH != PROMOTED_PAST_BULK ||
-				       (empty(queue[1 - flow_of[f]]) && b_head == b_tail_pub));
+				       (length[1 - flow_of[f]] == 0 && b_head == b_tail_pub));
 				accept(f);
 				leave_express();
 				f = 0
@@ -126,8 +217,8 @@ turn:
 	/* Any queue may lose its head at any time: CoDel, or overflow. An older frame of the flow may sit in the refused batch. */
 	if
 	:: skip
-	:: atomic { queue[0] ? f -> drop_early(f); f = 0 }
-	:: atomic { queue[1] ? f -> drop_early(f); f = 0 }
+	:: d_step { length[0] > 0 -> take_head(0, f); done(f); drop_early(f); f = 0 }
+	:: d_step { length[1] > 0 -> take_head(1, f); done(f); drop_early(f); f = 0 }
 	fi;
 
 	/* A new batch, unless a refused one is left, from the queues in any order: whatever the scheduler does is in here. */
@@ -135,10 +226,13 @@ turn:
 	:: atomic {
 		batch_frames == 0 ->
 		do
-		:: batch_frames < BATCH && nempty(queue[0]) -> queue[0] ? batch[batch_frames]; batch_frames++
-		:: batch_frames < BATCH && nempty(queue[1]) -> queue[1] ? batch[batch_frames]; batch_frames++
-		:: batch_frames == BATCH || (batch_frames > 0 || (empty(queue[0]) && empty(queue[1]))) -> break
-		od
+		:: batch_frames < BATCH && MAY_LEAVE(0) -> take_head(0, batch[batch_frames]); batch_frames++
+		:: batch_frames < BATCH && MAY_LEAVE(1) -> take_head(1, batch[batch_frames]); batch_frames++
+		:: batch_frames > 0 || (!MAY_LEAVE(0) && !MAY_LEAVE(1)) -> break
+		od;
+		not_stuck = batch_frames > 0 || length[0] + length[1] == 0;
+		CHECK(NOT_STUCK, not_stuck);
+		assert(REACH != HELD_BY_FENCE || !(length[0] > 0 && HELD(0)) && !(length[1] > 0 && HELD(1)))
 	}
 	:: else
 	fi;
@@ -171,6 +265,7 @@ turn:
 			dropped = true
 		:: !last_try
 		:: !last_try -> last_try = true
+		:: !last_try -> given_up = true /* on-budget=requeue */
 		fi;
 		d_step {
 			if
@@ -179,14 +274,33 @@ turn:
 					(batch[0] < x_frame[x_head % XCAP] && batch[accepted - 1] < x_frame[x_head % XCAP]);
 				CHECK(STAMP_KEPT, stamp_kept);
 				assert(REACH != BULK_WHILE_EXPRESS_WAITS || x_head == x_tail_seen);
+				done(batch[0]);
 				accept(batch[0]);
 				if
-				:: accepted == BATCH -> accept(batch[1])
+				:: accepted == BATCH -> done(batch[1]); accept(batch[1])
 				:: else
 				fi
 			:: dropped ->
+				done(batch[0]);
 				drop(batch[0]);
 				accepted = 1
+			:: given_up -> /* the last one taken first */
+				assert(REACH != PUT_BACK || batch_frames < BATCH || queue_of[batch[0]] != queue_of[batch[1]]);
+#ifdef MUT_PUT_BACK_IN_ORDER
+				put_back(batch[0]);
+				if
+				:: batch_frames == BATCH -> put_back(batch[1])
+				:: else
+				fi;
+#else
+				if
+				:: batch_frames == BATCH -> put_back(batch[1])
+				:: else
+				fi;
+				put_back(batch[0]);
+#endif
+				accepted = batch_frames;
+				given_up = false
 			:: else
 			fi;
 			batch_frames = batch_frames - accepted;
