@@ -1,10 +1,11 @@
 /* An example of libvmlane-shm: answers on the other side of a vmlane's `shm:PATH` port.
  *
- *     vmlane run --link web1 --a tap:vm0 --b shm:/run/vmlane/web1.shm
- *     shm-echo /run/vmlane/web1.shm [FRAMES]
+ *     mkdir -p /run/vm
+ *     vmlane run --link web1 --a tap:vm0 --b shm:/run/vm/web1.shm
+ *     shm-echo /run/vm/web1.shm [FRAMES]
  *
  * It sends one broadcast frame to say that it is there, and then sends each frame that it receives back to where it came
- * from, until FRAMES have come (0 or nothing: for ever). A real user would parse the frames, or hand them to a virtual
+ * from, until at least FRAMES have come (0 or nothing: for ever). A real user would parse the frames, or hand them to a virtual
  * machine.
  *
  *     cc shm-echo.c $(pkg-config --cflags --libs vmlane-shm) */
