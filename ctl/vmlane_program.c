@@ -137,8 +137,8 @@ void program_serve(struct program *program)
         if (polls[0].revents && hear_signals(program))
             return;
         now_ns = clock_now_ns();
+        end_captures(program); /* first: who asks next may be let in for it */
         control_server_serve(&program->control, now_ns);
-        end_captures(program);
         if (now_ns < next_beat_ns)
             continue;
         next_beat_ns = now_ns + ENGINE_BEAT_NS;
