@@ -6,7 +6,7 @@
  *
  * Every word has one writer: the control thread, one path's reader agent, one path's writer agent, or one
  * worker. Groups with different writers start 128 bytes apart. Words are whole (aligned 64-bit), and no two
- * are promised to be of the same instant. */
+ * are promised to be of the same instant, but for the texts of stats_place.h. */
 #ifndef VMLANE_SHM_STATS_LAYOUT_H
 #define VMLANE_SHM_STATS_LAYOUT_H
 
