@@ -23,26 +23,27 @@ static const struct vmlanectl_command commands[] = {
     {.name = "top",
      .operands = "[NAME] [--interval SECONDS] [--sort KEY] [--count N]",
      .summary = "a live view of the whole screen",
-     .text = "Links, lanes, rates, drops by cause, waits of the interval, history, workers; h shows\n"
-             "the keys. With a NAME it begins with all about that link. Where standard output is\n"
-             "no terminal it prints lines, as 'vmlanectl watch' does.\n",
+     .text = "Links, lanes, rates, drops by cause, waits of the interval, history, workers; h\n"
+             "shows the keys. With a NAME it begins with all about that link. Where standard\n"
+             "output is no terminal it prints lines, as 'vmlanectl watch' does.\n",
      .options = OPTION_BIT(OPTION_INTERVAL) | OPTION_BIT(OPTION_SORT) | OPTION_BIT(OPTION_TIMES),
      .operands_max = 1,
      .run = vmlanectl_top},
     {.name = "watch",
      .operands = "[NAME] [--interval SECONDS] [--count N] [--json]",
      .summary = "one line a second and link: rates, drops, waits, depth",
-     .text = "Bits a second of both directions; frames sent, frames dropped a second, the p99 of\n"
-             "the time in each lane and the frames that wait, of both together. All are of the\n"
-             "interval, not since the start. With a NAME it ends when the link's process does.\n",
+     .text = "Bits a second of both directions; frames sent, frames dropped a second, the p99\n"
+             "of the time in each lane and the frames that wait, of both together. All are of\n"
+             "the interval, not since the start. With a NAME it ends when the link's process\n"
+             "does.\n",
      .options = OPTION_BIT(OPTION_JSON) | OPTION_BIT(OPTION_INTERVAL) | OPTION_BIT(OPTION_TIMES),
      .operands_max = 1,
      .run = vmlanectl_watch},
     {.name = "record",
      .operands = "[NAME] --output FILE [--interval SECONDS] [--count N]",
      .summary = "keep what happens in a file, for plot",
-     .text = "Appends one line of JSON an interval to the file, until SIGINT or SIGTERM. A file\n"
-             "that is there goes on; a line that was left unfinished is cut off.\n",
+     .text = "Appends one line of JSON an interval to the file, until SIGINT or SIGTERM. A\n"
+             "file that is there goes on; a line that was left unfinished is cut off.\n",
      .options = OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_INTERVAL) | OPTION_BIT(OPTION_TIMES),
      .operands_max = 1,
      .run = vmlanectl_record},
@@ -51,12 +52,12 @@ static const struct vmlanectl_command commands[] = {
                  "                         [--direction a_to_b|b_to_a] [--queue N] [-s BYTES]\n"
                  "                         [-c N] [--seconds SECONDS] [--json]",
      .summary = "the frames of a running link, in a pcapng file",
-     .text = "Copies of what the link sends go to FILE, or to standard output for '-w -', until\n"
-             "SIGINT, SIGTERM or a limit; with --dropped copies of what it drops too, each with\n"
-             "the name of the counter that counts it as the packet comment. Each path is an\n"
-             "interface; sent frames are marked outbound and dropped ones inbound; the queue of\n"
-             "a packet is its lane: 0 express, 1 bulk. A capture that is too slow, or stopped,\n"
-             "loses copies, which are counted, and the link no frame.\n",
+     .text = "Copies of what the link sends go to FILE, or to standard output for '-w -',\n"
+             "until SIGINT, SIGTERM or a limit; with --dropped copies of what it drops too,\n"
+             "each with the name of the counter that counts it as the packet comment. Each\n"
+             "path is an interface; sent frames are marked outbound and dropped ones inbound;\n"
+             "the queue of a packet is its lane: 0 express, 1 bulk. A capture that is too\n"
+             "slow, or stopped, loses copies, which are counted, and the link no frame.\n",
      .options = OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_LANE) | OPTION_BIT(OPTION_DROPPED) |
                 OPTION_BIT(OPTION_DIRECTION) | OPTION_BIT(OPTION_QUEUE) | OPTION_BIT(OPTION_SNAPLEN) |
                 OPTION_BIT(OPTION_TIMES) | OPTION_BIT(OPTION_SECONDS) | OPTION_BIT(OPTION_JSON),
@@ -66,8 +67,9 @@ static const struct vmlanectl_command commands[] = {
     {.name = "plot",
      .operands = "FILE [--output PAGE] [--link NAME]",
      .summary = "a page with throughput, drops and waits of a record",
-     .text = "Makes one HTML page with drawings in it, which needs nothing else; without --output\n"
-             "it goes to standard output. Long records are summed up to at most 600 points.\n",
+     .text = "Makes one HTML page with drawings in it, which needs nothing else; without\n"
+             "--output it goes to standard output. Long records are summed up to at most 600\n"
+             "points.\n",
      .options = OPTION_BIT(OPTION_OUTPUT) | OPTION_BIT(OPTION_LINK),
      .operands_min = 1,
      .operands_max = 1,
@@ -75,9 +77,9 @@ static const struct vmlanectl_command commands[] = {
     {.name = "export",
      .operands = "prometheus [--listen ADDRESS:PORT | --textfile FILE] ...",
      .summary = "all statistics as metrics for Prometheus",
-     .text = "Prints them once; with --listen serves them at /metrics until SIGTERM, to clients\n"
-             "on this machine only; with --textfile writes a file for node_exporter's textfile\n"
-             "collector, once or with --interval again and again.\n",
+     .text = "Prints them once; with --listen serves them at /metrics until SIGTERM, to\n"
+             "clients on this machine only; with --textfile writes a file for node_exporter's\n"
+             "textfile collector, once or with --interval again and again.\n",
      .options = OPTION_BIT(OPTION_LISTEN) | OPTION_BIT(OPTION_TEXTFILE) | OPTION_BIT(OPTION_INTERVAL) |
                 OPTION_BIT(OPTION_TIMES),
      .operands_min = 1,

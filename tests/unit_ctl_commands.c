@@ -171,8 +171,9 @@ END_TEST
 
 START_TEST(help_fits_80_columns)
 {
-    static const char *const commands[] = {"list",  "stat",   "get", "set",  "reset", "pause",
-                                           "drain", "resume", "pin", "link", "reload"};
+    static const char *const commands[] = {"list",   "stat",    "top",    "watch", "record", "plot",
+                                           "export", "capture", "doctor", "get",   "set",    "reset",
+                                           "pause",  "drain",   "resume", "pin",   "link",   "reload"};
     struct run run = RUN("--help");
     ck_assert_int_eq(run.status, 0);
     assert_80_columns(run.out);
