@@ -1,8 +1,7 @@
 #include "stats_place.h"
 
+#include <sched.h>
 #include <string.h>
-
-#define READ_TRIES_MAX 1000u
 
 static void put_text(shared_u64 *word, size_t bytes, const char *text)
 {
@@ -37,16 +36,18 @@ void stats_place_write(struct stats_place *place, const char *cpus, const char *
     shared_u64_store_relaxed(&place->version, version + 2);
 }
 
-void stats_place_read(const struct stats_place *place, char cpus[STATS_CPUS_BYTES],
+bool stats_place_read(const struct stats_place *place, char cpus[STATS_CPUS_BYTES],
                       char layout[STATS_LAYOUT_BYTES])
 {
-    for (uint32_t tries = 0; tries < READ_TRIES_MAX; tries++) {
+    for (uint32_t tries = 0; tries < STATS_PLACE_TRIES_MAX; tries++) {
         uint64_t version = shared_u64_load_relaxed(&place->version);
         shared_fence_full();
         get_text(place->cpus, STATS_CPUS_BYTES, cpus);
         get_text(place->layout, STATS_LAYOUT_BYTES, layout);
         shared_fence_full();
         if (!(version & 1) && shared_u64_load_relaxed(&place->version) == version)
-            return;
+            return true;
+        sched_yield(); /* the writer may wait for this core */
     }
+    return false;
 }

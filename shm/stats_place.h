@@ -7,10 +7,13 @@
 
 #include "../ring/shared_word.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #define STATS_CPUS_BYTES   1024 /* 256 cores, each with its comma */
 #define STATS_LAYOUT_BYTES 512
+
+#define STATS_PLACE_TRIES_MAX 1000u
 
 struct stats_place {
     shared_u64 version; /* odd while the writer is at it */
@@ -21,9 +24,9 @@ struct stats_place {
 /* Texts that are too long are cut. */
 void stats_place_write(struct stats_place *place, const char *cpus, const char *layout);
 
-/* Both texts are always terminated. A writer that died in between has left what it had: so does one that changes them
- * faster than they can be read. */
-void stats_place_read(const struct stats_place *place, char cpus[STATS_CPUS_BYTES],
+/* Both texts are always terminated. Returns whether they are of one moment: not where the writer died in between, or
+ * stood still there for all of STATS_PLACE_TRIES_MAX looks; then they are what was there. */
+bool stats_place_read(const struct stats_place *place, char cpus[STATS_CPUS_BYTES],
                       char layout[STATS_LAYOUT_BYTES]);
 
 #endif

@@ -261,7 +261,7 @@ START_TEST(the_layout_has_a_fingerprint_and_its_writers_sit_apart)
 }
 END_TEST
 
-#define PLACE_READS 50000u
+#define PLACE_READS 20000u
 
 static struct stats_place place;
 static atomic_bool place_read;
@@ -295,9 +295,8 @@ START_TEST(a_place_is_read_as_it_was_at_one_moment)
     stats_place_write(&place, "a", "a");
     ck_assert_int_eq(pthread_create(&thread, NULL, move_about, NULL), 0);
     for (unsigned i = 0; i < PLACE_READS || seen[0] == 0 || seen[1] == 0; i++) {
-        stats_place_read(&place, cpus, layout);
-        if (cpus[1] == '\0')
-            continue; /* the first */
+        if (!stats_place_read(&place, cpus, layout) || cpus[1] == '\0')
+            continue; /* the writer was put off its core in between; the first */
         fill(wanted, sizeof wanted, cpus[0]);
         ck_assert_str_eq(cpus, wanted);
         ck_assert_mem_eq(layout, wanted, sizeof layout - 1);
@@ -312,14 +311,14 @@ START_TEST(a_place_whose_writer_died_is_read_all_the_same)
 {
     char cpus[STATS_CPUS_BYTES], layout[STATS_LAYOUT_BYTES];
     memset(&place, 0xff, sizeof place); /* an odd version, and texts without an end */
-    stats_place_read(&place, cpus, layout);
+    ck_assert(!stats_place_read(&place, cpus, layout));
     ck_assert_uint_eq(strlen(cpus), sizeof cpus - 1);
     ck_assert_uint_eq(strlen(layout), sizeof layout - 1);
     char longer[STATS_CPUS_BYTES + 1];
     fill(longer, sizeof longer, 'x');
     memset(&place, 0, sizeof place);
     stats_place_write(&place, longer, "shared");
-    stats_place_read(&place, cpus, layout);
+    ck_assert(stats_place_read(&place, cpus, layout));
     ck_assert_uint_eq(strlen(cpus), sizeof cpus - 1);
     ck_assert_str_eq(layout, "shared");
 }
