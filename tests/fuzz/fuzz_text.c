@@ -57,10 +57,16 @@ static void fuzz_layout(const char *text)
 
 static void fuzz_cpus(const char *text)
 {
-    struct cpu_list list;
+    struct cpu_list list, same;
     struct fault fault;
-    if (cpu_list_parse(&list, text, &fault) == 0)
-        check(list.count >= 1 && list.count <= LAYOUT_CPUS_MAX);
+    char again[8 * LAYOUT_CPUS_MAX];
+    if (cpu_list_parse(&list, text, &fault) != 0)
+        return;
+    check(list.count <= LAYOUT_CPUS_MAX && (list.count == 0) == (strcmp(text, "any") == 0));
+    cpu_list_format(&list, again, sizeof again);
+    check(cpu_list_parse(&same, again, &fault) == 0 && same.count == list.count);
+    for (uint32_t i = 0; i < list.count; i++)
+        check(same.cpu[i] == list.cpu[i]);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
