@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -16,6 +17,7 @@
 #define ROUND_FRAMES      4096u /* before anything else is looked at */
 #define WAIT_MS           100   /* a signal that comes just before the wait is noticed after it */
 #define END_WAIT_MS       10
+#define END_ROUNDS_MAX    128u /* what all rings of a capture can hold */
 #define NO_LIMIT          UINT64_MAX
 
 static const char *const direction_name[] = {"a_to_b", "b_to_a"};
@@ -332,10 +334,14 @@ static bool end_capture(struct capturing *capturing)
     capture_client_ask_end(&capturing->client);
     while (!(over = capture_client_is_over(&capturing->client)) && clock_ns(CLOCK_MONOTONIC) < until_ns) {
         write_round(capturing);
-        capture_client_wait(&capturing->client, END_WAIT_MS);
+        if (capturing->frames_left > 0)
+            capture_client_wait(&capturing->client, END_WAIT_MS);
+        else
+            poll(NULL, 0, END_WAIT_MS); /* what is in the rings stays there */
     }
-    while (!has_failed(capturing) && write_round(capturing) > 0)
-        continue;
+    /* a process that does not end it copies on */
+    for (uint32_t i = 0; i < END_ROUNDS_MAX && !has_failed(capturing) && write_round(capturing) > 0;)
+        i++;
     return over;
 }
 
@@ -417,7 +423,8 @@ static int say_end(const struct capturing *capturing, bool over)
     case CAPTURE_END_ASKED:
         return EXIT_DONE;
     case CAPTURE_END_REMOVED:
-        vmlanectl_say(ctl, "info", "link \"%s\" was removed: the capture ends with it", capturing->link);
+        vmlanectl_say(ctl, "info", "link \"%s\" was removed, or its process ended: the capture ends with it",
+                      capturing->link);
         return EXIT_DONE;
     case CAPTURE_END_LIE:
         return vmlanectl_fail_text(
@@ -435,7 +442,7 @@ static int say_end(const struct capturing *capturing, bool over)
 
 static int run(struct capturing *capturing, bool json)
 {
-    sampler_catch_signals();
+    sampler_catch_signals_between_writes();
     write_all(capturing);
     bool over = end_capture(capturing);
     end_file(capturing);

@@ -15,12 +15,22 @@ static void on_signal(int number)
     atomic_store(&told_to_end, 1);
 }
 
-void sampler_catch_signals(void)
+static void catch_signals(int flags)
 {
-    struct sigaction action = {.sa_handler = on_signal}; /* no SA_RESTART: a wait is to end */
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = flags};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+}
+
+void sampler_catch_signals(void)
+{
+    catch_signals(0); /* no SA_RESTART: a wait is to end */
+}
+
+void sampler_catch_signals_between_writes(void)
+{
+    catch_signals(SA_RESTART | (int)SA_RESETHAND);
 }
 
 bool sampler_is_told_to_end(void)

@@ -33,6 +33,10 @@ void sampler_close(struct sampler *sampler);
 
 /* From now on SIGINT and SIGTERM end waits instead of the process. */
 void sampler_catch_signals(void);
+
+/* The same for who writes what must be whole: a write that waits goes on, a poll ends all the same. A second signal ends
+ * the process, also where its reader never comes back. */
+void sampler_catch_signals_between_writes(void);
 bool sampler_is_told_to_end(void);
 
 /* Sleeps until a time that it moves on by the interval; 0 means now. Returns false if told to end. */
