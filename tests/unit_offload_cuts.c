@@ -351,10 +351,19 @@ static void receive_all(struct frame_log *log)
     }
 }
 
-static void send_by_kernel(struct made *from)
+/* Returns whether the kernel took it: what it will not cut is ENOMEM (__dev_queue_xmit), seen with some UDP frames. */
+static bool send_by_kernel(struct made *from)
 {
     struct iovec part[2] = {{&from->hdr, sizeof from->hdr}, {from->frame, from->bytes}};
-    send_frame(kernel.with_header, part, 2, (uint32_t)sizeof from->hdr + from->bytes);
+    struct msghdr message = {.msg_iov = part, .msg_iovlen = 2};
+    ssize_t sent = -1;
+    for (int tries = 0; sent < 0 && tries < 20; tries++) {
+        sent = sendmsg(kernel.with_header, &message, 0);
+        if (sent < 0)
+            usleep(1000); /* a machine under load may be short of memory for a moment */
+    }
+    ck_assert_msg(sent >= 0 || errno == ENOMEM, "sendmsg of %u: %s", from->bytes, strerror(errno));
+    return sent >= 0;
 }
 
 static void send_by_us(struct made *from, uint32_t first_bytes)
@@ -385,11 +394,13 @@ static void level_checksum(const struct recipe *recipe, uint8_t *frame, uint32_t
         put16(frame + l4 + 16, 0);
 }
 
-static void compare_with_kernel(const struct recipe *recipe, uint32_t first_bytes)
+/* Returns whether they were compared: the kernel took the frame. */
+static bool compare_with_kernel(const struct recipe *recipe, uint32_t first_bytes)
 {
     static struct frame_log theirs, ours;
     make(recipe, &made);
-    send_by_kernel(&made);
+    if (!send_by_kernel(&made))
+        return false;
     receive_all(&theirs);
     send_by_us(&made, first_bytes);
     receive_all(&ours);
@@ -405,6 +416,7 @@ static void compare_with_kernel(const struct recipe *recipe, uint32_t first_byte
             ck_assert_msg(their[byte] == our[byte], "%s: frame %u, byte %u: the kernel's is %02x, ours %02x",
                           recipe->what, i, byte, their[byte], our[byte]);
     }
+    return true;
 }
 
 START_TEST(the_kernel_cuts_super_frames_the_same_way)
@@ -412,7 +424,7 @@ START_TEST(the_kernel_cuts_super_frames_the_same_way)
     if (kernel.skipped)
         return;
     for (size_t i = 0; i < COUNT_OF(supers); i++)
-        compare_with_kernel(&supers[i], 40);
+        ck_assert(compare_with_kernel(&supers[i], 40));
 }
 END_TEST
 
@@ -425,9 +437,9 @@ START_TEST(the_kernel_completes_checksums_the_same_way)
         recipe.gso_type = VIRTIO_NET_HDR_GSO_NONE;
         recipe.gso_size = 0;
         for (recipe.payload_bytes = 10; recipe.payload_bytes < 14; recipe.payload_bytes++)
-            compare_with_kernel(&recipe, 37);
+            ck_assert(compare_with_kernel(&recipe, 37));
         recipe.payload_bytes = 60001;
-        compare_with_kernel(&recipe, FRAME_CELL_ROOM_BYTES - 1);
+        ck_assert(compare_with_kernel(&recipe, FRAME_CELL_ROOM_BYTES - 1));
     }
 }
 END_TEST
@@ -439,6 +451,7 @@ START_TEST(the_kernel_does_the_same_to_random_frames)
     struct random_source random = random_open();
     fprintf(stderr, "offload: the_kernel_does_the_same_to_random_frames: VMLANE_TEST_SEED=%#" PRIx64 "\n",
             random.seed);
+    uint32_t compared = 0;
     for (int round = 0; round < 100; round++) {
         struct recipe recipe = supers[random_below(&random, COUNT_OF(supers))];
         recipe.what = "random";
@@ -453,8 +466,9 @@ START_TEST(the_kernel_does_the_same_to_random_frames)
             recipe.gso_size = (uint16_t)(recipe.gso_size + recipe.payload_bytes / 128);
         if (random_below(&random, 4) == 0)
             recipe.gso_type = VIRTIO_NET_HDR_GSO_NONE;
-        compare_with_kernel(&recipe, random_below(&random, 100));
+        compared += compare_with_kernel(&recipe, random_below(&random, 100));
     }
+    ck_assert_uint_ge(compared, 90);
 }
 END_TEST
 
