@@ -451,11 +451,14 @@ int engine_pin_link(struct engine *engine, struct link *link, const struct cpu_l
 static void follow_worker(struct link *link, int32_t before, int32_t now)
 {
     struct cpu_list *cpus = &link->config.cpus;
+    bool here = false;
     for (uint32_t k = 0; k < link->placement.agents; k++) {
-        if (link->placement.worker[k] == before)
-            link->placement.worker[k] = now;
+        if (link->placement.worker[k] != before)
+            continue;
+        link->placement.worker[k] = now;
+        here = true;
     }
-    for (uint32_t i = 0; i < cpus->count; i++) {
+    for (uint32_t i = 0; here && before >= 0 && i < cpus->count; i++) { /* the list of whoever it serves */
         if (cpus->cpu[i] == before)
             cpus->cpu[i] = (uint16_t)now;
         else if (cpus->cpu[i] == now) /* the list had more than it needed: the two change places */
