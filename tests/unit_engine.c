@@ -306,6 +306,27 @@ START_TEST(a_pinned_link_runs_on_the_new_core_and_its_old_worker_ends)
 }
 END_TEST
 
+/* Links that it does not serve keep theirs, and one whose worker had no core has no list to follow it. */
+START_TEST(a_worker_that_moves_takes_along_the_core_lists_of_its_own_links)
+{
+    struct fault fault;
+    struct link *link = add_null("web1"), *other = add_null("web2");
+    const struct cpu_list both = {.count = 2, .cpu = {0, 1}}, none = {0};
+    if (!cpu_usable(0) || !cpu_usable(1))
+        return;
+    ck_assert_int_eq(engine_pin_link(&engine, link, &both, &link->config.layout, &fault), 0);
+    ck_assert_int_eq(engine_pin_link(&engine, other, &none, &other->config.layout, &fault), 0);
+    int32_t own = link->placement.worker[0];
+    const char *name = crew_find(&engine.crew, other->placement.worker[0])->stats->name;
+    ck_assert_int_eq(engine_pin_worker(&engine, name, 1 - own, &fault), 0);
+    ck_assert_uint_eq(link->config.cpus.count, 2);
+    ck_assert_uint_eq(link->config.cpus.cpu[0], 0);
+    ck_assert_uint_eq(link->config.cpus.cpu[1], 1);
+    ck_assert_uint_eq(other->config.cpus.count, 0);
+    ck_assert_int_eq(other->placement.worker[0], 1 - own);
+}
+END_TEST
+
 Suite *engine_suite(void);
 
 Suite *engine_suite(void)
@@ -321,6 +342,7 @@ Suite *engine_suite(void)
     tcase_add_test(test_case, events_of_other_links_outlive_a_removal);
     tcase_add_loop_test(test_case, a_removal_sends_what_was_in_the_lanes, BULK_FIFO, BULK_FQ + 1);
     tcase_add_test(test_case, a_pinned_link_runs_on_the_new_core_and_its_old_worker_ends);
+    tcase_add_test(test_case, a_worker_that_moves_takes_along_the_core_lists_of_its_own_links);
     suite_add_tcase(suite, test_case);
     return suite;
 }

@@ -306,6 +306,42 @@ START_TEST(a_flow_held_back_by_the_limit_is_served_fairly_afterwards)
 }
 END_TEST
 
+/* Each of so many flows owes 40 quanta after its first frame. */
+START_TEST(what_is_queued_is_found_however_deep_in_debt_all_flows_are)
+{
+    enum { ROUNDS = 3, MOST = 1000 };
+    static uint32_t hash[MOST];
+    uint32_t flows = _i ? MOST : 100;
+    flows_apart(hash, flows);
+    for (uint32_t i = 0; i < ROUNDS * flows; i++)
+        push(hash[i % flows], FRAME_LENGTH_MASK & 64000);
+    for (uint32_t i = 0; i < ROUNDS * flows; i++) {
+        struct flow_node *node = pop();
+        ck_assert_msg(node != NULL, "%u frames are queued, and none is found", queues->frames);
+        done(node);
+    }
+    check_empty();
+}
+END_TEST
+
+/* A frame that comes to a queue which was emptied out of turn has not waited there. */
+START_TEST(a_queue_that_was_emptied_out_of_turn_begins_anew)
+{
+    uint32_t queue = queue_of(7);
+    for (uint32_t i = 0; i < 2; i++)
+        push(7, 1514);
+    queues->codel[queue].first_above_ns = 1;
+    queues->codel[queue].dropping = queues->queue[queue].watched = true;
+    done(flow_queues_take(queues, queue));
+    ck_assert(!codel_at_rest(&queues->codel[queue]));
+    ck_assert(queues->queue[queue].watched);
+    done(flow_queues_take(queues, queue));
+    ck_assert(codel_at_rest(&queues->codel[queue]));
+    ck_assert(!queues->queue[queue].watched);
+    ck_assert_ptr_null(flow_queues_take(queues, queue));
+}
+END_TEST
+
 START_TEST(the_fattest_queue_is_the_one_with_the_most_bytes)
 {
     uint32_t hash[50];
@@ -741,6 +777,8 @@ Suite *flow_queue_suite(void)
     tcase_add_test(test_case, a_flow_that_comes_back_is_old_for_one_round_of_the_others_and_new_afterwards);
     tcase_add_test(test_case, single_frames_put_back_leave_again_before_all_others);
     tcase_add_test(test_case, frames_put_back_again_and_again_buy_no_more_than_one_hand);
+    tcase_add_loop_test(test_case, what_is_queued_is_found_however_deep_in_debt_all_flows_are, 0, 2);
+    tcase_add_test(test_case, a_queue_that_was_emptied_out_of_turn_begins_anew);
     tcase_add_test(test_case, the_fattest_queue_is_the_one_with_the_most_bytes);
     test_case = add_case(suite, "limit");
     tcase_add_test(test_case, nothing_at_or_after_the_limit_leaves_and_all_before_it_does);

@@ -6,6 +6,7 @@
 #include "workers/rcu.h"
 #include "workers/worker.h"
 
+#include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -290,6 +291,33 @@ START_TEST(few_ports_are_watched_from_before_a_sleep_until_long_after)
 }
 END_TEST
 
+/* As where the kernel has no room for one more: what cannot be watched is asked again and again. */
+static int fd_that_cannot_be_watched(const struct port *port, uint32_t queue)
+{
+    static int file = -1;
+    (void)port;
+    (void)queue;
+    if (file < 0)
+        file = open("/proc/self/exe", O_RDONLY | O_CLOEXEC); /* epoll takes no such file: EPERM */
+    return file;
+}
+
+START_TEST(a_port_that_cannot_be_watched_is_served_all_the_same)
+{
+    uint32_t paths = _i % 2 ? LANES_MANY : AGENT_SET_POLLED;
+    start(paths, _i / 2 ? IDLE_SPIN : IDLE_PARK);
+    publish(agent_set_create(0));
+    path[2].counted_ops.rx_fd = fd_that_cannot_be_watched;
+    publish(make_set(paths, true));
+    for (uint32_t i = 1; i <= 20; i++) {
+        await_cycles(10); /* its agents would be at rest */
+        send_frame(2);
+        await_sent(2, i);
+    }
+    stop(paths);
+}
+END_TEST
+
 START_TEST(a_new_set_of_agents_begins_awake)
 {
     start(LANES_MANY, IDLE_PARK);
@@ -452,6 +480,7 @@ Suite *worker_rest_suite(void)
     tcase_add_test(rests, no_frame_is_missed_by_one_that_was_awake_for_long);
     tcase_add_test(rests, few_ports_are_not_watched_by_a_worker_that_does_not_sleep);
     tcase_add_test(rests, few_ports_are_watched_from_before_a_sleep_until_long_after);
+    tcase_add_loop_test(rests, a_port_that_cannot_be_watched_is_served_all_the_same, 0, 4);
     tcase_add_test(rests, a_new_set_of_agents_begins_awake);
     tcase_add_test(rests, a_resting_worker_learns_of_a_new_policy);
     tcase_add_loop_test(rests, a_worker_that_is_asked_shows_that_it_goes_round, 0, 2);

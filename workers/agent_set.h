@@ -8,7 +8,8 @@
  * AGENT_SET_LOOKS times in a row. It is stepped again when its descriptor speaks, when its deadline comes, and a
  * writer when its reader, which must be on the same worker, has moved frames. Descriptors are watched by edge
  * (wait_set.h): a reader rests only after it found its port empty, so whatever comes then is an edge. What has no
- * descriptor, or one that speaks only while the worker sleeps (port_ops.rx_sleep), or a reader elsewhere, never rests. */
+ * descriptor, or one that speaks only while the worker sleeps (port_ops.rx_sleep), or a reader elsewhere, never rests,
+ * and nobody does while a descriptor cannot be watched. */
 #ifndef VMLANE_WORKERS_AGENT_SET_H
 #define VMLANE_WORKERS_AGENT_SET_H
 

@@ -28,6 +28,13 @@ static inline bool codel_at_rest(const struct codel *codel)
     return codel->first_above_ns == 0 && !codel->dropping;
 }
 
+/* The queue ran empty without being asked about. The rate that was needed lately is remembered. */
+static inline void codel_forget(struct codel *codel)
+{
+    codel->first_above_ns = 0;
+    codel->dropping = false;
+}
+
 /* Whether the frame at the head, which has waited `wait_ns` in a queue that now holds `backlog_bytes` (the frame
  * included), is to be dropped (or marked). To be asked once a frame taken from the queue. */
 bool codel_drops(struct codel *codel, const struct codel_params *params, uint64_t wait_ns,

@@ -161,7 +161,8 @@ static void leave(struct flow_queues *queues, enum flow_list list)
 struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, uint32_t quantum_bytes)
 {
     /* Each step serves a queue, or moves one to the end of the old list with a fresh quantum, or empties one out of
-     * the lists; a queue whose head is held is only moved. Two rounds over all of them find what there is; when one that
+     * the lists; a queue whose head is held is only moved. Two rounds over all of them find what there is: in the
+     * second a debt is forgiven, which many quanta would have to pay (super-frames longer than a quantum). When one that
      * is held comes round again, and all between them were, there is nothing. */
     uint32_t first_held = FLOW_QUEUES;
     for (uint32_t step = 0; step < 2 * FLOW_QUEUES + 2; step++) {
@@ -186,14 +187,16 @@ struct flow_node *flow_queues_pop(struct flow_queues *queues, uint64_t limit, ui
             if (!held || first_held == FLOW_QUEUES)
                 first_held = held ? number : FLOW_QUEUES;
             if (queue->deficit_bytes <= 0)
-                queue->deficit_bytes += (int32_t)quantum_bytes;
+                queue->deficit_bytes =
+                    (step < FLOW_QUEUES ? queue->deficit_bytes : 0) + (int32_t)quantum_bytes;
             move_to_old(queues, list);
             continue;
         }
         struct flow_node *node = take_head(queues, queue);
         queue->deficit_bytes -= (int32_t)node->length_bytes;
-        if (queue->next != FLOW_QUEUES) /* what the next pop will look at */
-            __builtin_prefetch(&queues->node[queues->queue[queue->next].head]);
+        if (queue->next != FLOW_QUEUES && queues->queue[queue->next].head != FLOW_NODE_NONE)
+            __builtin_prefetch(
+                &queues->node[queues->queue[queue->next].head]); /* what the next pop looks at */
         if (queue->frames == 0) {
             leave(queues, list);
         } else if (queue->deficit_bytes <= 0) { /* now, while its line is at hand, not when it is met again */
@@ -246,7 +249,15 @@ uint32_t flow_queues_fattest(const struct flow_queues *queues)
 
 struct flow_node *flow_queues_take(struct flow_queues *queues, uint32_t queue)
 {
-    return queues->queue[queue].frames > 0 ? take_head(queues, &queues->queue[queue]) : NULL;
+    struct flow_queue *of = &queues->queue[queue];
+    if (of->frames == 0)
+        return NULL;
+    struct flow_node *node = take_head(queues, of);
+    if (of->frames == 0) { /* nobody asks CoDel about these, and what comes next has not waited yet */
+        codel_forget(&queues->codel[queue]);
+        of->watched = false;
+    }
+    return node;
 }
 
 struct flow_node *flow_queues_node(struct flow_queues *queues, const struct frame_desc *desc)

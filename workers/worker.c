@@ -29,8 +29,10 @@ struct loop {
     uint64_t wakes_sent;
     uint64_t idle_since_ns; /* the first cycle that moved nothing since the last one that did */
     uint64_t awake_since_ns;
-    uint64_t heard; /* number of the set of agents whose descriptors are in the wait set; 0: none is */
-    bool deaf;      /* one of them could not be watched */
+    uint64_t heard;    /* number of the set of agents whose descriptors are in the wait set; 0: none is */
+    uint64_t heard_ns; /* when they were put there */
+    bool deaf;         /* one of them could not be watched: nobody rests, and it is tried again */
+    bool wrote;        /* writers' are in it too */
     uint32_t policies_seen;
     uint32_t resets; /* of the worker's own marks, that were done */
     bool busy;       /* the last cycle moved something */
@@ -73,9 +75,12 @@ static bool tell_agents(const struct loop *loop, const int *fds, int count)
 /* Watches every reader's descriptor. Those of agents that left were taken out by the control thread. */
 static void hear(struct loop *loop, const struct agent_set *agents)
 {
-    if (loop->heard == agents->number)
+    uint64_t now_ns = loop->meter.now_ns;
+    bool again = loop->deaf && now_ns - loop->heard_ns >= WORKER_DEAF_NS;
+    if (loop->heard == agents->number && !again)
         return;
     loop->heard = agents->number;
+    loop->heard_ns = now_ns;
     loop->deaf = false;
     for (uint32_t i = 0; i < agents->count; i++) {
         if (agents->agent[i].reader && agents->agent[i].fd >= 0)
@@ -83,15 +88,16 @@ static void hear(struct loop *loop, const struct agent_set *agents)
     }
 }
 
-/* Watches nothing but the doorbell. Writers' descriptors may have been watched too. */
+/* Watches nothing but the doorbell. */
 static void stop_hearing(struct loop *loop)
 {
     const struct agent_set *agents = RCU_READ(&loop->worker->agents);
-    loop->heard = 0;
     for (uint32_t i = 0; i < agents->count; i++) {
-        if (agents->agent[i].fd >= 0)
+        if (agents->agent[i].fd >= 0 && (agents->agent[i].reader || loop->wrote))
             wait_set_remove(&loop->worker->waits, agents->agent[i].fd);
     }
+    loop->heard = 0;
+    loop->deaf = loop->wrote = false;
 }
 
 /* A look at the wait set without sleeping, at the very beginning of a cycle in which agents may rest. It takes edges away,
@@ -149,6 +155,8 @@ static struct cycle run_cycle(struct loop *loop)
     loop->watched = agents->watched;
     if (loop->watched)
         hear(loop, agents);
+    if (loop->deaf)
+        agent_set_rouse_all(agents);
     if (agents->resets != loop->resets)
         reset_marks(loop, agents->resets);
     for (uint32_t i = 0; i < agents->count; i++) {
@@ -173,8 +181,10 @@ static struct cycle run_cycle(struct loop *loop)
 }
 
 /* Watches the descriptors of writers whose refusal they may end. */
-static void watch_writables(const struct worker *worker)
+static void watch_writables(struct loop *loop)
 {
+    const struct worker *worker = loop->worker;
+    loop->wrote = true;
     const struct agent_set *agents = RCU_READ(&worker->agents);
     for (uint32_t i = 0; i < agents->count; i++) {
         const struct writer *writer = agents->agent[i].writer;
@@ -241,7 +251,7 @@ static void park(struct loop *loop)
     struct cycle again = run_cycle(loop);
     if (again.frames == 0 && !loop->told && shared_u32_load_relaxed(&worker->stop) == 0) {
         if (again.wants_writable)
-            watch_writables(worker);
+            watch_writables(loop);
         show(loop); /* whoever asked before the doorbell was armed did not ring */
         sleep_until(loop, again.deadline_ns);
     }
@@ -260,9 +270,11 @@ static void idle(struct loop *loop, const struct cycle *cycle)
         park(loop);
 }
 
+/* Since it slept, or since it was about to: a short gap between frames shall not cost the calls each time. */
 static bool is_long_awake(const struct loop *loop)
 {
-    return loop->meter.now_ns - loop->awake_since_ns >= WORKER_AWAKE_NS;
+    uint64_t since_ns = loop->awake_since_ns > loop->heard_ns ? loop->awake_since_ns : loop->heard_ns;
+    return loop->meter.now_ns - since_ns >= WORKER_AWAKE_NS;
 }
 
 static void *worker_main(void *argument)

@@ -31,7 +31,8 @@
 /* A worker that has been awake for so long takes its descriptors out of the wait set, where they cost whoever is at
  * their other ends, until it is about to sleep again. */
 #define WORKER_AWAKE_NS NS_PER_MS
-#define WORKER_DEAF_NS  NS_PER_MS /* the longest sleep if a descriptor cannot be watched */
+#define WORKER_DEAF_NS                                                                                       \
+    NS_PER_MS /* the longest sleep if a descriptor cannot be watched, and when it is tried again */
 
 struct worker {
     int32_t cpu; /* -1 - slot: unpinned; the control thread's, as are the next two */
