@@ -183,9 +183,13 @@ static int open_file(struct capturing *capturing)
         /* what machines say to each other is its owner's alone to read */
         int fd = open(capturing->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
         capturing->out = fd >= 0 ? fdopen(fd, "w") : NULL;
-        if (!capturing->out)
-            return vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write capture \"%s\": %s", capturing->path,
-                                       strerror(errno));
+        if (!capturing->out) {
+            int status = vmlanectl_fail_text(ctl, FAULT_RUNTIME, "cannot write capture \"%s\": %s",
+                                             capturing->path, strerror(errno));
+            if (fd >= 0)
+                close(fd);
+            return status;
+        }
     }
     setvbuf(capturing->out, NULL, _IOFBF, FILE_BUFFER_BYTES);
     return 0;
@@ -234,7 +238,6 @@ static void begin_file(struct capturing *capturing, const struct snapshot_proces
     capturing->begin_ns = clock_ns(CLOCK_REALTIME);
     pcapng_section(capturing->out, application, comment);
     describe_interfaces(capturing, link, snaplen < CAPTURE_FRAME_BYTES ? (uint32_t)snaplen : 0);
-    fflush(capturing->out);
 }
 
 /* What a record has to say beside its bytes; the texts are in `segments` or for ever. */
@@ -447,10 +450,10 @@ static int run(struct capturing *capturing, bool json)
     bool over = end_capture(capturing);
     end_file(capturing);
     int status = close_file(capturing);
-    if (status)
-        return status;
-    status = say_end(capturing, over);
-    int said = say_summary(capturing, json);
+    bool whole = !status;
+    if (whole)
+        status = say_end(capturing, over);
+    int said = say_summary(capturing, json && whole); /* what was lost is said whatever became of the file */
     return status ? status : said;
 }
 

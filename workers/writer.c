@@ -443,7 +443,11 @@ static uint32_t offer_odd(struct writer *writer, struct lane *lane, const struct
     count_call(writer, lane, segments, meter->now_ns);
     struct tx_result result = writer->port->ops->tx(writer->port, writer->queue, offer->frame, segments);
     regime_mark(meter, REGIME_transmit);
-    show_result(writer, lane, offer->frame, segments, &result);
+    struct tx_result counted =
+        result; /* as act_on_segments counts: of an unknown rest the whole frame is dropped */
+    if (result.status == TX_UNKNOWN)
+        counted.accepted = 0;
+    show_result(writer, lane, offer->frame, segments, &counted);
     return act_on_segments(writer, lane, step->policy, offer, segments, &result, charged, meter->now_ns);
 }
 
