@@ -471,8 +471,10 @@ static int capture_link(struct capturing *capturing, const struct vmlanectl_argu
     bool attached = !status;
     if (!status)
         status = open_file(capturing);
-    if (!status)
+    if (!status) {
         begin_file(capturing, process, link, request);
+        flush(capturing); /* that it has begun can be seen */
+    }
     stats_snapshot_free(&snapshot);
     if (!status)
         status = run(capturing, arguments->given[OPTION_JSON]);

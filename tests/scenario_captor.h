@@ -31,8 +31,8 @@ static inline uint64_t file_bytes(const char *path)
     return stat(path, &status) == 0 ? (uint64_t)status.st_size : 0;
 }
 
-/* Starts one with further options up to NULL; it has attached when this returns: the file's first blocks are there. */
-static inline struct captor captor_start(const char *name, const char *option, const char *value)
+/* Starts one with further options up to NULL. */
+static inline struct captor captor_launch(const char *name, const char *option, const char *value)
 {
     struct captor captor = {.file = in_folder(text_of("%s.pcapng", name)),
                             .err = in_folder(text_of("%s.err", name))};
@@ -41,8 +41,15 @@ static inline struct captor captor_start(const char *name, const char *option, c
                           "-w",       captor.file,
                           option,     value,
                           NULL};
-    uint64_t until_ns = now_ns() + 20 * SECOND;
     captor.pid = helper_start(run_captor, argv);
+    return captor;
+}
+
+/* The same; it has attached when this returns: the file's first blocks are there. */
+static inline struct captor captor_start(const char *name, const char *option, const char *value)
+{
+    struct captor captor = captor_launch(name, option, value);
+    uint64_t until_ns = now_ns() + 20 * SECOND;
     while (file_bytes(captor.file) == 0) {
         ck_assert_msg(now_ns() < until_ns, "the capture does not begin: %s", file_text(captor.err));
         sleep_ns(MS);
